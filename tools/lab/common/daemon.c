@@ -21,7 +21,7 @@
 #define FLAGS_MAX 40
 #define ERR_BYTES MM_SERVE_ERROR_BYTES
 
-static int MM_PRINTF(3, 4) fail(char *err, int error, const char *format, ...)
+static int MM_PRINTF(3, 4) daemon_fail(char *err, int error, const char *format, ...)
 {
 	va_list args;
 
@@ -37,8 +37,9 @@ int mm_daemon_check(struct mm_daemon *d, char *err)
 
 	if (!mm_child_ended(&d->child))
 		return 0;
-	return fail(err, -ECHILD, "mmd ended (%s): %s", mm_child_how(&d->child, how, sizeof(how)),
-		    mm_child_last_words(&d->child, words, sizeof(words)));
+	return daemon_fail(err, -ECHILD, "mmd ended (%s): %s",
+			   mm_child_how(&d->child, how, sizeof(how)),
+			   mm_child_last_words(&d->child, words, sizeof(words)));
 }
 
 int mm_daemon_nap(struct mm_daemon *d, int ms, char *err)
@@ -46,11 +47,11 @@ int mm_daemon_nap(struct mm_daemon *d, int ms, char *err)
 	struct pollfd signals = { .fd = d->signals, .events = POLLIN };
 
 	if (poll(&signals, 1, ms) > 0)
-		return fail(err, -EINTR, "interrupted");
+		return daemon_fail(err, -EINTR, "interrupted");
 	return mm_daemon_check(d, err);
 }
 
-static bool lost(int error)
+static bool is_connection_lost(int error)
 {
 	return error == -ECONNRESET || error == -ECONNREFUSED || error == -EPIPE;
 }
@@ -61,7 +62,7 @@ int mm_daemon_blame(struct mm_daemon *d, int error, char *err)
 	char said[512], words[1024];
 	int r = mm_daemon_check(d, err);
 
-	if (!lost(error))
+	if (!is_connection_lost(error))
 		return r ? r : error;
 	/* Its connections are gone before it is. */
 	while (!r && mm_now_ns() < deadline_ns)
@@ -69,12 +70,12 @@ int mm_daemon_blame(struct mm_daemon *d, int error, char *err)
 	if (r)
 		return r;
 	snprintf(said, sizeof(said), "%s", err);
-	return fail(err, error, "%s; mmd's last words: %s", said,
-		    mm_child_last_words(&d->child, words, sizeof(words)));
+	return daemon_fail(err, error, "%s; mmd's last words: %s", said,
+			   mm_child_last_words(&d->child, words, sizeof(words)));
 }
 
-static int ask(struct mm_daemon *d, const char *method, json_t *params, json_t **ret_result,
-	       char *err)
+static int daemon_request(struct mm_daemon *d, const char *method, json_t *params,
+			  json_t **ret_result, char *err)
 {
 	int r = mm_rpc_ask(d->rpc, method, params, ret_result, err, ERR_BYTES);
 
@@ -92,7 +93,7 @@ int mm_daemon_start(struct mm_daemon *d, const char *bin_dir, const char *dir, c
 
 	d->rpc = -1;
 	if (mkdir(dir, 0700) < 0)
-		return fail(err, -errno, "%s: %m", dir);
+		return daemon_fail(err, -errno, "%s: %m", dir);
 	for (; *flags && n < FLAGS_MAX; flags++)
 		argv[n++] = *flags;
 	mm_assert(!*flags);
@@ -103,7 +104,7 @@ int mm_daemon_start(struct mm_daemon *d, const char *bin_dir, const char *dir, c
 	d->child.err_path = d->errors;
 	r = mm_child_start(&d->child, argv);
 	if (r)
-		return fail(err, r, "cannot start mmd: %s", strerror(-r));
+		return daemon_fail(err, r, "cannot start mmd: %s", strerror(-r));
 	while ((d->rpc = mm_rpc_open(d->admin)) < 0) {
 		char why[PATH_MAX + 256];
 
@@ -112,7 +113,8 @@ int mm_daemon_start(struct mm_daemon *d, const char *bin_dir, const char *dir, c
 		if (r)
 			return r;
 		if (mm_now_ns() > deadline_ns)
-			return fail(err, -ETIMEDOUT, "mmd does not let us in in time: %s", why);
+			return daemon_fail(err, -ETIMEDOUT, "mmd does not let us in in time: %s",
+					   why);
 	}
 	return 0;
 }
@@ -131,7 +133,7 @@ void mm_daemon_stop(struct mm_daemon *d)
 
 /* ---- plans ---- */
 
-static uint64_t member(const json_t *object, const char *key)
+static uint64_t reply_u64(const json_t *object, const char *key)
 {
 	const json_int_t value = json_integer_value(json_object_get(object, key));
 
@@ -145,7 +147,7 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 	const json_t *slot, *layer;
 	size_t i, k;
 
-	*set = (struct mm_plan_set){ .beta = (uint32_t)member(plan, "beta") };
+	*set = (struct mm_plan_set){ .beta = (uint32_t)reply_u64(plan, "beta") };
 	json_array_foreach(json_object_get(plan, "slots"), i, slot) {
 		json_array_foreach(json_object_get(slot, "layers"), k, layer)
 			if (json_integer_value(layer) >= 0 && json_integer_value(layer) < layers)
@@ -158,25 +160,25 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 	set->first_slot = set->m ? slot_of[set->layer[0]] - 1u : 0;
 	for (uint32_t n = 0; n < set->m; n++)
 		if (mm_plan_slot(set, n) + 1 != slot_of[set->layer[n]])
-			return fail(err, -EPROTO, "plan.show: the slots do not take turns");
+			return daemon_fail(err, -EPROTO, "plan.show: the slots do not take turns");
 	return 0;
 }
 
 /* Is the plan that was asked for in force? Return: 1, 0; negative errno. */
-static int look(struct mm_daemon *d, uint32_t alpha, uint32_t beta, uint32_t layers,
-		struct mm_plan_set *set, char *err)
+static int plan_is_in_force(struct mm_daemon *d, uint32_t alpha, uint32_t beta, uint32_t layers,
+			    struct mm_plan_set *set, char *err)
 {
 	json_t *shown;
 	const json_t *plan;
 	const char *phase;
-	int r = ask(d, "plan.show", NULL, &shown, err);
+	int r = daemon_request(d, "plan.show", NULL, &shown, err);
 
 	if (r)
 		return r;
 	plan = json_array_get(json_object_get(shown, "plans"), 0);
 	phase = json_string_value(json_object_get(plan, "plan_phase"));
-	if (phase && !strcmp(phase, "steady") && member(plan, "alpha") == alpha &&
-	    (!alpha || member(plan, "beta") == beta)) {
+	if (phase && !strcmp(phase, "steady") && reply_u64(plan, "alpha") == alpha &&
+	    (!alpha || reply_u64(plan, "beta") == beta)) {
 		r = read_set(plan, layers, set, err);
 		r = r ? r : 1;
 	}
@@ -190,20 +192,21 @@ int mm_daemon_set_plan(struct mm_daemon *d, const char *name, uint32_t alpha, ui
 	const uint64_t deadline_ns = mm_now_ns() + d->patience_ns;
 	json_t *done, *params = json_pack("{s:s,s:i,s:i}", "name", name, "layers", (int)alpha,
 					  "slots", (int)beta);
-	int r = ask(d, "plan.set", params, &done, err);
+	int r = daemon_request(d, "plan.set", params, &done, err);
 
 	if (r)
 		return r;
 	json_decref(done);
-	while (!(r = look(d, alpha, beta, layers, ret_set, err))) {
+	while (!(r = plan_is_in_force(d, alpha, beta, layers, ret_set, err))) {
 		r = mm_daemon_nap(d, POLL_MS, err);
 		if (r)
 			return r;
 		if (mm_now_ns() > deadline_ns)
-			return fail(err, -ETIMEDOUT,
-				    "%u layers away with %u slots: the plan does not come into "
-				    "force in time",
-				    alpha, beta);
+			return daemon_fail(
+				err, -ETIMEDOUT,
+				"%u layers away with %u slots: the plan does not come into "
+				"force in time",
+				alpha, beta);
 	}
 	return r < 0 ? r : 0;
 }
@@ -213,12 +216,12 @@ int mm_daemon_status(struct mm_daemon *d, const char *key, uint64_t *ret_value, 
 	const char *dot = strchr(key, '.');
 	json_t *status;
 	char object[64];
-	int r = ask(d, "status", NULL, &status, err);
+	int r = daemon_request(d, "status", NULL, &status, err);
 
 	if (r)
 		return r;
 	snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
-	*ret_value = member(dot ? json_object_get(status, object) : status, dot ? dot + 1 : key);
+	*ret_value = reply_u64(dot ? json_object_get(status, object) : status, dot ? dot + 1 : key);
 	json_decref(status);
 	return 0;
 }

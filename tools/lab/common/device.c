@@ -18,7 +18,7 @@ bool mm_device_is_software(const char *driver)
 	       (name && !strncmp(name + 1, "libmm-softgpu", strlen("libmm-softgpu")));
 }
 
-static int look(struct mm_softgpu_stats *ret_stats)
+static int softgpu_read_stats(struct mm_softgpu_stats *ret_stats)
 {
 	mm_softgpu_stats_fn *stats;
 	struct mm_gpu_api gpu;
@@ -42,7 +42,8 @@ int mm_device_stats(struct mm_softgpu_stats *ret_stats)
 		return -errno;
 	pid = fork();
 	if (!pid) {
-		if (look(&stats) < 0 || write(ends[1], &stats, sizeof(stats)) != sizeof(stats))
+		if (softgpu_read_stats(&stats) < 0 ||
+		    write(ends[1], &stats, sizeof(stats)) != sizeof(stats))
 			_exit(1);
 		_exit(0);
 	}

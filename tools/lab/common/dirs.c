@@ -47,7 +47,7 @@ int mm_work_dir_make(const char *keep, char *ret_dir)
 	return -errno;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+static int work_dir_remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st;
 	(void)type;
@@ -57,5 +57,5 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 
 void mm_work_dir_remove(const char *dir)
 {
-	nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	nftw(dir, work_dir_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }

@@ -43,7 +43,7 @@ int mm_signals_open(void)
 }
 
 /* In the child: nothing here may return. */
-_Noreturn static void become(char *const argv[], int in, int out, int err, pid_t parent)
+_Noreturn static void child_exec(char *const argv[], int in, int out, int err, pid_t parent)
 {
 	sigset_t none;
 
@@ -89,12 +89,12 @@ int mm_child_start(struct mm_child *child, char *const argv[])
 		return -errno;
 	}
 	if (child->pid == 0)
-		become(argv, in_theirs, out_theirs, err_theirs, parent);
+		child_exec(argv, in_theirs, out_theirs, err_theirs, parent);
 	child->started = true;
 	return 0;
 }
 
-static int take_line(struct mm_child *child, char *ret_line, size_t bytes)
+static int child_take_line(struct mm_child *child, char *ret_line, size_t bytes)
 {
 	char *end = memchr(child->line, '\n', child->fill);
 	size_t length;
@@ -113,7 +113,7 @@ int mm_child_line(struct mm_child *child, char *ret_line, size_t bytes)
 	for (;;) {
 		ssize_t got;
 
-		if (take_line(child, ret_line, bytes))
+		if (child_take_line(child, ret_line, bytes))
 			return 1;
 		if (child->out < 0)
 			return -EPIPE;

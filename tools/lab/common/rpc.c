@@ -36,7 +36,7 @@ int mm_rpc_open(const char *socket_path)
 }
 
 /* One line into @text, without its end. Return: its length, or negative errno. */
-static ssize_t read_line(int fd, char *text, size_t room)
+static ssize_t reply_read_line(int fd, char *text, size_t room)
 {
 	size_t fill = 0;
 
@@ -57,7 +57,7 @@ static ssize_t read_line(int fd, char *text, size_t room)
 	return -EMSGSIZE;
 }
 
-static int exchange(int fd, const char *request, json_t **ret_reply)
+static int line_exchange(int fd, const char *request, json_t **ret_reply)
 {
 	mm_cleanup(mm_free_ptr) char *text = malloc(REPLY_BYTES_MAX);
 	ssize_t length;
@@ -66,7 +66,7 @@ static int exchange(int fd, const char *request, json_t **ret_reply)
 		return -ENOMEM;
 	if (dprintf(fd, "%s\n", request) < 0)
 		return errno == EPIPE ? -ECONNRESET : -errno;
-	length = read_line(fd, text, REPLY_BYTES_MAX);
+	length = reply_read_line(fd, text, REPLY_BYTES_MAX);
 	if (length < 0)
 		return length == -EAGAIN ? -ETIMEDOUT : (int)length;
 	*ret_reply = json_loadb(text, (size_t)length, 0, NULL);
@@ -80,7 +80,7 @@ int mm_rpc_ask(int fd, const char *method, json_t *params, json_t **ret_result, 
 				    method, "params", params);
 	mm_cleanup(mm_free_ptr) char *line = json_dumps(request, JSON_COMPACT);
 	json_t *reply = NULL;
-	int r = exchange(fd, line, &reply);
+	int r = line_exchange(fd, line, &reply);
 	json_t *result = json_object_get(reply, "result");
 	const char *why =
 		json_string_value(json_object_get(json_object_get(reply, "error"), "message"));

@@ -32,7 +32,7 @@ void mm_series_done(struct mm_series *s)
 }
 
 /* Sorts @values. */
-static struct mm_summary summarize(double *values, uint32_t n)
+static struct mm_summary values_summarize(double *values, uint32_t n)
 {
 	return (struct mm_summary){ .median = mm_percentile(values, n, 50),
 				    .p10 = mm_percentile(values, n, 10),
@@ -47,7 +47,7 @@ struct mm_summary mm_series_summary(const struct mm_series *s)
 	if (!values || !s->n)
 		return (struct mm_summary){ 0 };
 	memcpy(values, s->at, s->n * sizeof(*values));
-	return summarize(values, s->n);
+	return values_summarize(values, s->n);
 }
 
 struct mm_summary mm_series_pairs(const struct mm_series *figure, const struct mm_series *reference)
@@ -59,7 +59,7 @@ struct mm_summary mm_series_pairs(const struct mm_series *figure, const struct m
 	for (uint32_t i = 0; ratios && i < n; i++)
 		if (reference->at[i] > 0)
 			ratios[there++] = figure->at[i] / reference->at[i];
-	return there ? summarize(ratios, there) : (struct mm_summary){ 0 };
+	return there ? values_summarize(ratios, there) : (struct mm_summary){ 0 };
 }
 
 bool mm_goal_judge(const struct mm_goal *goal, double ratio, bool *ret_reached)

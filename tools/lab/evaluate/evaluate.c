@@ -25,7 +25,7 @@
 #define WORDS_MAX     96
 #define WINDOWS_CLAIM 8 /* of fewer, intervals say little */
 
-static const char help_text[] =
+static const char evaluate_help[] =
 	"usage: mmbench evaluate [options]\n"
 	"\n"
 	"Runs the papers' evaluation through mmsim and writes DIR/evaluation.md with tables, plots "
@@ -63,7 +63,7 @@ enum opt {
 	OPT_VERSION
 };
 
-static const struct option long_options[] = {
+static const struct option evaluate_options[] = {
 	{ "quick", no_argument, NULL, OPT_QUICK },
 	{ "out", required_argument, NULL, OPT_OUT },
 	{ "trace", required_argument, NULL, OPT_TRACE },
@@ -139,7 +139,7 @@ static int take_number(struct evaluation *e, int opt, const char *arg)
 	}
 }
 
-static int take(struct evaluation *e, int opt, char *arg)
+static int evaluate_option(struct evaluation *e, int opt, char *arg)
 {
 	struct mm_eval_opts *o = &e->eval.opts;
 
@@ -166,7 +166,7 @@ static int take(struct evaluation *e, int opt, char *arg)
 		e->list = true;
 		return 0;
 	case OPT_HELP:
-		fputs(help_text, stdout);
+		fputs(evaluate_help, stdout);
 		return 1;
 	case OPT_VERSION:
 		puts("mmbench " MM_VERSION);
@@ -176,7 +176,7 @@ static int take(struct evaluation *e, int opt, char *arg)
 	}
 }
 
-static int parse(struct evaluation *e, int argc, char **argv)
+static int evaluate_parse(struct evaluation *e, int argc, char **argv)
 {
 	struct mm_eval_opts *o = &e->eval.opts;
 	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -186,8 +186,8 @@ static int parse(struct evaluation *e, int argc, char **argv)
 				    .alpaca = "alpaca",
 				    .seed = 1,
 				    .jobs = processors > 0 ? (uint32_t)processors : 1 };
-	while ((opt = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
-		err = opt == '?' ? -EINVAL : take(e, opt, optarg);
+	while ((opt = getopt_long(argc, argv, "+h", evaluate_options, NULL)) != -1) {
+		err = opt == '?' ? -EINVAL : evaluate_option(e, opt, optarg);
 		if (err)
 			return err;
 	}
@@ -302,7 +302,7 @@ static int make_jobs(struct evaluation *e)
 	return 0;
 }
 
-static void tell(void *user, const struct mm_job *job, size_t ended)
+static void progress_print(void *user, const struct mm_job *job, size_t ended)
 {
 	const struct evaluation *e = user;
 	const struct mm_eval_point *p = &e->eval.point[job - e->jobs];
@@ -327,7 +327,7 @@ static void last_line(const char *path, char *out, size_t bytes)
 }
 
 /* Its JSON, or why there is none. */
-static void collect(struct mm_eval_point *p, const struct mm_job *job)
+static void point_collect(struct mm_eval_point *p, const struct mm_job *job)
 {
 	json_error_t where;
 
@@ -345,16 +345,16 @@ static void collect(struct mm_eval_point *p, const struct mm_job *job)
 		snprintf(p->failure, sizeof(p->failure), "ended with status %d", job->status);
 }
 
-static int run_all(struct evaluation *e)
+static int points_run(struct evaluation *e)
 {
 	struct mm_eval *v = &e->eval;
 	const uint64_t begun_ns = mm_now_ns();
 	int err;
 
-	err = mm_jobs_run(e->jobs, v->n, v->opts.jobs, e->signals, tell, e);
+	err = mm_jobs_run(e->jobs, v->n, v->opts.jobs, e->signals, progress_print, e);
 	v->wall_s = (double)(mm_now_ns() - begun_ns) / 1e9;
 	for (size_t i = 0; !err && i < v->n; i++) {
-		collect(&v->point[i], &e->jobs[i]);
+		point_collect(&v->point[i], &e->jobs[i]);
 		err = mm_eval_judge(&v->point[i]);
 	}
 	return err;
@@ -446,7 +446,7 @@ static int find_simulator(struct evaluation *e)
 	return -ENOENT;
 }
 
-static int evaluate(struct evaluation *e)
+static int evaluation_run(struct evaluation *e)
 {
 	int err = mm_eval_points(&e->eval);
 
@@ -470,7 +470,7 @@ static int evaluate(struct evaluation *e)
 		return e->signals;
 	err = make_jobs(e);
 	if (!err)
-		err = run_all(e);
+		err = points_run(e);
 	return err ? err : write_report(e);
 }
 
@@ -499,10 +499,10 @@ int mm_bench_evaluate(int argc, char **argv)
 	if (!e)
 		return 1;
 	e->signals = -1;
-	err = parse(e, argc, argv);
+	err = evaluate_parse(e, argc, argv);
 	if (err)
 		return err < 0 ? 2 : 0;
-	if (evaluate(e))
+	if (evaluation_run(e))
 		return 1;
 	for (size_t i = 0; i < e->eval.n; i++)
 		failed += *e->eval.point[i].failure != 0;

@@ -15,7 +15,7 @@ static const struct section {
 	const char *differ; /* why ours differ, as far as it follows from what is modelled */
 	bool averages;      /* means over recompute, as the paper states them */
 	bool median_too;    /* of TBT */
-} sections[MM_EVAL_SECTIONS] = {
+} section_titles[MM_EVAL_SECTIONS] = {
 	[MM_EVAL_FIG8] = { "Figure 8: temporal sharing",
 			   "MIRAGE on vLLM 0.7.3 and a GH200 with 96 GB, Azure coding arrivals, "
 			   "Alpaca and ShareGPT. Averages over "
@@ -121,12 +121,12 @@ struct chart {
 	bool by_policy;
 };
 
-static const struct mm_eval_point *point(const struct chart *c, uint32_t curve, uint32_t rate)
+static const struct mm_eval_point *chart_point(const struct chart *c, uint32_t curve, uint32_t rate)
 {
 	return mm_eval_find(c->eval, c->section, c->name, c->curve[curve].variant, c->rate[rate]);
 }
 
-static void cell(FILE *out, double value, int digits)
+static void cell_print(FILE *out, double value, int digits)
 {
 	if (isfinite(value))
 		fprintf(out, " %.*f |", digits, value);
@@ -147,18 +147,19 @@ static void head_row(const struct chart *c, const char *title, const char *more,
 }
 
 /* Share of the certified bound, G, and whether the demand fits what weights can give. */
-static void judgement(const struct mm_eval_point *p, FILE *out)
+static void judgement_print(const struct mm_eval_point *p, FILE *out)
 {
-	cell(out, p && p->json ? mm_eval_gain(p, "remap") : NAN, 3);
-	cell(out,
-	     p && p->json ? mm_eval_value(p, "remap", "throughput_tok_s") / p->bound_tok_s : NAN,
-	     3);
+	cell_print(out, p && p->json ? mm_eval_gain(p, "remap") : NAN, 3);
+	cell_print(out,
+		   p && p->json ? mm_eval_value(p, "remap", "throughput_tok_s") / p->bound_tok_s
+				: NAN,
+		   3);
 	fprintf(out, " %s |",
 		p && p->json && mm_eval_has(p, "unlimited") ? (mm_eval_fits(p) ? "yes" : "no")
 							    : "–");
 }
 
-static void table(const struct chart *c, const struct metric *m, FILE *out)
+static void metric_table_print(const struct chart *c, const struct metric *m, FILE *out)
 {
 	const bool judged = c->by_policy && m == &metrics[0];
 
@@ -166,24 +167,26 @@ static void table(const struct chart *c, const struct metric *m, FILE *out)
 	for (uint32_t r = 0; r < c->rates; r++) {
 		fprintf(out, "| %.4g |", c->rate[r]);
 		for (uint32_t k = 0; k < c->curves; k++) {
-			const struct mm_eval_point *p = point(c, k, r);
+			const struct mm_eval_point *p = chart_point(c, k, r);
 
-			cell(out, p ? m->scale * mm_eval_value(p, c->curve[k].policy, m->key) : NAN,
-			     m->digits);
+			cell_print(out,
+				   p ? m->scale * mm_eval_value(p, c->curve[k].policy, m->key)
+				     : NAN,
+				   m->digits);
 		}
 		if (judged)
-			judgement(point(c, 0, r), out);
+			judgement_print(chart_point(c, 0, r), out);
 		fputc('\n', out);
 	}
 }
 
-static void traffic(const struct chart *c, FILE *out)
+static void traffic_table_print(const struct chart *c, FILE *out)
 {
 	head_row(c, "preemptions / GiB streamed / plan changes", "", 0, out);
 	for (uint32_t r = 0; r < c->rates; r++) {
 		fprintf(out, "| %.4g |", c->rate[r]);
 		for (uint32_t k = 0; k < c->curves; k++) {
-			const struct mm_eval_point *p = point(c, k, r);
+			const struct mm_eval_point *p = chart_point(c, k, r);
 			const char *policy = c->curve[k].policy;
 
 			if (p && mm_eval_has(p, policy))
@@ -198,7 +201,7 @@ static void traffic(const struct chart *c, FILE *out)
 	}
 }
 
-static void failures(const struct chart *c, FILE *out)
+static void failures_print(const struct chart *c, FILE *out)
 {
 	for (size_t i = 0; i < c->eval->n; i++) {
 		const struct mm_eval_point *p = &c->eval->point[i];
@@ -214,16 +217,16 @@ static int write_chart(struct chart *c, FILE *out)
 	int err = 0;
 
 	fprintf(out, "\n### %s\n", c->name);
-	failures(c, out);
+	failures_print(c, out);
 	if (c->eval->plots) {
 		err = mm_eval_plot(c->eval, c->section, c->name);
 		fprintf(out, "\n![%s %s](figures/%s-%s.svg)\n", section, c->name, section, c->name);
 	}
 	for (size_t m = 0; m < MM_ARRAY_SIZE(metrics); m++) {
-		if (!metrics[m].median || sections[c->section].median_too)
-			table(c, &metrics[m], out);
+		if (!metrics[m].median || section_titles[c->section].median_too)
+			metric_table_print(c, &metrics[m], out);
 	}
-	traffic(c, out);
+	traffic_table_print(c, out);
 	return err;
 }
 
@@ -261,7 +264,7 @@ static void write_average(const struct average *a, const char *what, FILE *out)
 		100 * (exp(a->log_tbt / a->n) - 1));
 }
 
-static void averages(const struct mm_eval *eval, enum mm_eval_section section, FILE *out)
+static void averages_print(const struct mm_eval *eval, enum mm_eval_section section, FILE *out)
 {
 	static const char *const combos[] = { "C1", "C2" };
 
@@ -336,12 +339,12 @@ int mm_eval_figures(struct mm_eval *eval, FILE *out)
 	for (enum mm_eval_section s = 0; !err && s < MM_EVAL_SECTIONS; s++) {
 		if (!is_there(eval, s))
 			continue;
-		fprintf(out, "\n## %s\n\n**The paper.** %s\n", sections[s].title,
-			sections[s].paper);
-		if (*sections[s].differ)
-			fprintf(out, "\n**Why ours differ.** %s\n", sections[s].differ);
-		if (sections[s].averages)
-			averages(eval, s, out);
+		fprintf(out, "\n## %s\n\n**The paper.** %s\n", section_titles[s].title,
+			section_titles[s].paper);
+		if (*section_titles[s].differ)
+			fprintf(out, "\n**Why ours differ.** %s\n", section_titles[s].differ);
+		if (section_titles[s].averages)
+			averages_print(eval, s, out);
 		err = write_charts(eval, s, out);
 	}
 	return err;

@@ -30,7 +30,7 @@ static void run_child(const struct mm_job *job, pid_t parent)
 	_exit(127);
 }
 
-static int start(struct mm_job *job)
+static int job_start(struct mm_job *job)
 {
 	const pid_t self = getpid(), pid = fork();
 
@@ -43,7 +43,7 @@ static int start(struct mm_job *job)
 	return 0;
 }
 
-static bool ended(struct mm_job *job)
+static bool job_has_ended(struct mm_job *job)
 {
 	if (job->pid <= 0 || waitpid(job->pid, &job->status, WNOHANG) != job->pid)
 		return false;
@@ -52,7 +52,7 @@ static bool ended(struct mm_job *job)
 	return true;
 }
 
-static void stop(struct mm_job *job)
+static void job_stop(struct mm_job *job)
 {
 	if (job->pid <= 0)
 		return;
@@ -62,10 +62,11 @@ static void stop(struct mm_job *job)
 }
 
 /* One round: starts what may start, looks who has ended. */
-static int turn(struct mm_job *jobs, size_t n, size_t *next, size_t *running, size_t at_once)
+static int jobs_start_some(struct mm_job *jobs, size_t n, size_t *next, size_t *running,
+			   size_t at_once)
 {
 	while (*next < n && *running < at_once) {
-		int err = start(&jobs[*next]);
+		int err = job_start(&jobs[*next]);
 
 		if (err)
 			return err;
@@ -87,9 +88,9 @@ int mm_jobs_run(struct mm_job *jobs, size_t n, size_t at_once, int signals,
 		jobs[i].pid = 0;
 	}
 	while (!err && over < n) {
-		err = turn(jobs, n, &next, &running, at_once);
+		err = jobs_start_some(jobs, n, &next, &running, at_once);
 		for (size_t i = 0; i < next; i++) {
-			if (!ended(&jobs[i]))
+			if (!job_has_ended(&jobs[i]))
 				continue;
 			running--;
 			over++;
@@ -100,6 +101,6 @@ int mm_jobs_run(struct mm_job *jobs, size_t n, size_t at_once, int signals,
 			err = -EINTR;
 	}
 	for (size_t i = 0; i < n; i++)
-		stop(&jobs[i]);
+		job_stop(&jobs[i]);
 	return err;
 }

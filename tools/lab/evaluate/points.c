@@ -30,7 +30,7 @@ const char *mm_eval_section_name(enum mm_eval_section section)
 	return section_names[section];
 }
 
-static bool wanted(const struct mm_eval *eval, enum mm_eval_section section)
+static bool section_is_wanted(const struct mm_eval *eval, enum mm_eval_section section)
 {
 	const char *name = section_names[section], *at = eval->opts.only;
 	const size_t n = strlen(name);
@@ -121,7 +121,7 @@ static int window_bound(const struct setting *s, uint32_t window, struct mm_wl_b
 }
 
 /* Requests/s that the device could serve at most, if it never waited: where load 1 is. */
-static int saturation(const char *line, double *ret_rate)
+static int saturation_parse(const char *line, double *ret_rate)
 {
 	mm_cleanup(setting_done) struct setting s = { 0 };
 	struct mm_wl_bound bound;
@@ -159,7 +159,7 @@ int mm_eval_judge(struct mm_eval_point *p)
 }
 
 /* Three significant digits: a rate that people can type. */
-static double tidy(double rate)
+static double rate_round(double rate)
 {
 	const double unit = pow(10, floor(log10(rate)) - 2);
 
@@ -236,14 +236,14 @@ static int add_loads(struct mm_eval *eval, const struct curve *c, const char *li
 	double most = 0;
 	int err;
 
-	if (!wanted(eval, c->section))
+	if (!section_is_wanted(eval, c->section))
 		return 0;
 	write_rates(c->parts, 3, rates, sizeof(rates));
 	snprintf(line, sizeof(line), "%s --rate %s --seed %llu", like, rates,
 		 (unsigned long long)eval->opts.seed);
-	err = saturation(line, &most);
+	err = saturation_parse(line, &most);
 	for (size_t i = 0; !err && i < n; i++)
-		err = add_point(eval, c, loads[i], tidy(most * loads[i]));
+		err = add_point(eval, c, loads[i], rate_round(most * loads[i]));
 	return err;
 }
 
@@ -256,7 +256,7 @@ static int add_rates(struct mm_eval *eval, const struct curve *c, const double *
 {
 	int err = 0;
 
-	for (size_t i = 0; !err && wanted(eval, c->section) && i < n; i++)
+	for (size_t i = 0; !err && section_is_wanted(eval, c->section) && i < n; i++)
 		err = add_point(eval, c, 0, rates[i]);
 	return err;
 }

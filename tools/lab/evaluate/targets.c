@@ -23,8 +23,8 @@ struct tally {
 	const struct mm_eval_point *where;
 };
 
-static void count(struct tally *t, const struct mm_eval_point *p, double value, double limit,
-		  bool less)
+static void tally_count(struct tally *t, const struct mm_eval_point *p, double value, double limit,
+			bool less)
 {
 	const double margin = less ? limit / value : value / limit;
 
@@ -39,7 +39,7 @@ static void count(struct tally *t, const struct mm_eval_point *p, double value, 
 	t->where = p;
 }
 
-static void row(FILE *out, const char *target, const struct tally *t)
+static void tally_print(FILE *out, const char *target, const struct tally *t)
 {
 	if (!t->of) {
 		fprintf(out, "| %s | – | no case of this run speaks of it | |\n", target);
@@ -55,12 +55,13 @@ static bool on_gh200(const struct mm_eval_point *p)
 	return (p->section == MM_EVAL_FIG8 || p->section == MM_EVAL_FIG12) && p->json;
 }
 
-static double over(const struct mm_eval_point *p, const char *a, const char *b, const char *key)
+static double ratio_of_policies(const struct mm_eval_point *p, const char *a, const char *b,
+				const char *key)
 {
 	return mm_eval_value(p, a, key) / mm_eval_value(p, b, key);
 }
 
-static void gh200(const struct mm_eval *eval, FILE *out)
+static void gh200_targets_print(const struct mm_eval *eval, FILE *out)
 {
 	struct tally gain = { 0 }, ttft = { 0 }, beyond = { 0 };
 
@@ -70,20 +71,22 @@ static void gh200(const struct mm_eval *eval, FILE *out)
 		if (!on_gh200(p))
 			continue;
 		if (!mm_eval_fits(p)) {
-			count(&beyond, p,
-			      mm_eval_value(p, "remap", "throughput_tok_s") / p->bound_tok_s,
-			      BOUND_MIN, false);
+			tally_count(&beyond, p,
+				    mm_eval_value(p, "remap", "throughput_tok_s") / p->bound_tok_s,
+				    BOUND_MIN, false);
 			continue;
 		}
-		count(&gain, p, mm_eval_gain(p, "remap"), GAIN_MIN, false);
-		count(&ttft, p, over(p, "remap", "unlimited", "ttft_p99_s"), TTFT_MAX, true);
+		tally_count(&gain, p, mm_eval_gain(p, "remap"), GAIN_MIN, false);
+		tally_count(&ttft, p, ratio_of_policies(p, "remap", "unlimited", "ttft_p99_s"),
+			    TTFT_MAX, true);
 	}
-	row(out, "gh200-96, demand fits what weights can give: G ≥ 0.95", &gain);
-	row(out, "the same: P99 TTFT ≤ 1.10 × unlimited", &ttft);
-	row(out, "gh200-96, beyond that: throughput ≥ 0.90 of the certified bound", &beyond);
+	tally_print(out, "gh200-96, demand fits what weights can give: G ≥ 0.95", &gain);
+	tally_print(out, "the same: P99 TTFT ≤ 1.10 × unlimited", &ttft);
+	tally_print(out, "gh200-96, beyond that: throughput ≥ 0.90 of the certified bound",
+		    &beyond);
 }
 
-static void pcie(const struct mm_eval *eval, FILE *out)
+static void pcie_targets_print(const struct mm_eval *eval, FILE *out)
 {
 	struct tally c1 = { 0 }, c2 = { 0 };
 
@@ -93,22 +96,26 @@ static void pcie(const struct mm_eval *eval, FILE *out)
 		if (p->section != MM_EVAL_PCIE || !p->json)
 			continue;
 		if (!strncmp(p->chart, "h200-C1", 7))
-			count(&c1, p, over(p, "remap", "unlimited", "throughput_tok_s"),
-			      PCIE_C1_MIN, false);
+			tally_count(&c1, p,
+				    ratio_of_policies(p, "remap", "unlimited", "throughput_tok_s"),
+				    PCIE_C1_MIN, false);
 		if (strstr(p->chart, "stated"))
-			count(&c2, p, over(p, "remap", "recompute", "throughput_tok_s"),
-			      PCIE_C2_MIN, false);
+			tally_count(&c2, p,
+				    ratio_of_policies(p, "remap", "recompute", "throughput_tok_s"),
+				    PCIE_C2_MIN, false);
 	}
-	row(out, "h200-pcie5, 96 GiB, C1: throughput ≥ 0.97 of unlimited", &c1);
-	row(out, "h200-pcie5, 96 GiB, C2, ShareGPT-like, 2 and 4 requests/s: ≥ 2 × recompute", &c2);
+	tally_print(out, "h200-pcie5, 96 GiB, C1: throughput ≥ 0.97 of unlimited", &c1);
+	tally_print(out,
+		    "h200-pcie5, 96 GiB, C2, ShareGPT-like, 2 and 4 requests/s: ≥ 2 × recompute",
+		    &c2);
 }
 
 /* Where nobody ever lacked KV, remapping must not have begun. */
 static bool nothing_to_gain(const struct mm_eval_point *p)
 {
 	return mm_eval_value(p, "recompute", "preemptions") == 0 &&
-	       over(p, "unlimited", "recompute", "throughput_tok_s") <= 1.001 &&
-	       over(p, "recompute", "unlimited", "ttft_p99_s") <= 1.01;
+	       ratio_of_policies(p, "unlimited", "recompute", "throughput_tok_s") <= 1.001 &&
+	       ratio_of_policies(p, "recompute", "unlimited", "ttft_p99_s") <= 1.01;
 }
 
 static void never_worse(const struct mm_eval *eval, FILE *out)
@@ -128,21 +135,22 @@ static void never_worse(const struct mm_eval *eval, FILE *out)
 			if (!p->json || *p->variant || !mm_eval_has(p, others[k / 2]))
 				continue;
 			r = mm_eval_ratio(p, "remap", others[k / 2], keys[k % 2]);
-			count(&t, p, r.n || r.lost ? r.low : NAN, NEVER_WORSE, false);
+			tally_count(&t, p, r.n || r.lost ? r.low : NAN, NEVER_WORSE, false);
 		}
 		snprintf(target, sizeof(target),
 			 "never worse than %s: %s, lower bound of the paired ratio ≥ 0.99",
 			 others[k / 2], k % 2 ? "goodput" : "throughput");
-		row(out, target, &t);
+		tally_print(out, target, &t);
 	}
 	for (size_t i = 0; i < eval->n; i++) {
 		const struct mm_eval_point *p = &eval->point[i];
 
 		if (p->json && !*p->variant && mm_eval_has(p, "unlimited") && nothing_to_gain(p))
-			count(&idle, p, mm_eval_value(p, "remap", "bytes_streamed") > 0 ? 0 : 1, 1,
-			      false);
+			tally_count(&idle, p,
+				    mm_eval_value(p, "remap", "bytes_streamed") > 0 ? 0 : 1, 1,
+				    false);
 	}
-	row(out, "with nothing to gain nothing is streamed (1: so it is)", &idle);
+	tally_print(out, "with nothing to gain nothing is streamed (1: so it is)", &idle);
 }
 
 void mm_eval_targets(const struct mm_eval *eval, FILE *out)
@@ -161,8 +169,8 @@ void mm_eval_targets(const struct mm_eval *eval, FILE *out)
 		"the "
 		"logarithms of paired ratios over windows.\n\n"
 		"| target | | cases | farthest from it |\n|---|---|---|---|\n");
-	gh200(eval, out);
-	pcie(eval, out);
+	gh200_targets_print(eval, out);
+	pcie_targets_print(eval, out);
 	never_worse(eval, out);
 	fprintf(out,
 		"\nTwo more are measured by programs of their own: the time of a step within 3 %% "

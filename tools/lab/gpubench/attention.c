@@ -61,7 +61,7 @@ static uint64_t held_bytes(const struct attention *a)
 	return (uint64_t)a->batch * a->stride * 2 * part_bytes(a);
 }
 
-static uint32_t tokens(const struct attention *a)
+static uint32_t tokens_total(const struct attention *a)
 {
 	return a->prefill ? a->context : a->batch;
 }
@@ -69,9 +69,9 @@ static uint32_t tokens(const struct attention *a)
 /* ---- what a launch reads ---- */
 
 /* In words: tables of all sets, then whose table and which position each token has. */
-static int make_words(struct attention *a)
+static int attention_make_words(struct attention *a)
 {
-	const uint32_t n_tables = a->sets * a->batch * a->stride, n = tokens(a);
+	const uint32_t n_tables = a->sets * a->batch * a->stride, n = tokens_total(a);
 	const uint64_t bytes = ((uint64_t)n_tables + 2 * (uint64_t)n) * sizeof(uint32_t);
 	mm_cleanup(mm_free_ptr) uint32_t *words = malloc(bytes);
 	int r;
@@ -91,16 +91,16 @@ static int make_words(struct attention *a)
 			       "cuMemcpyHtoD");
 }
 
-static uint32_t splits(const struct attention *a)
+static uint32_t splits_per_table(const struct attention *a)
 {
 	return a->prefill ? 1 : mm_attention_splits(a->context, MM_ATTENTION_SPLIT_TOKENS);
 }
 
-static int make_rows(struct attention *a)
+static int attention_make_rows(struct attention *a)
 {
-	const uint64_t n = tokens(a), heads = a->shape->heads, dim = a->shape->head_dim;
-	const uint64_t partial =
-		mm_attention_partial_bytes((uint32_t)n, (uint32_t)heads, (uint32_t)dim, splits(a));
+	const uint64_t n = tokens_total(a), heads = a->shape->heads, dim = a->shape->head_dim;
+	const uint64_t partial = mm_attention_partial_bytes((uint32_t)n, (uint32_t)heads,
+							    (uint32_t)dim, splits_per_table(a));
 	const uint64_t row_bytes = n * heads * dim * sizeof(float);
 	int r = mm_gpu_range_open(&a->dev, row_bytes, 0, &a->q);
 
@@ -131,9 +131,9 @@ static void drop_rows(struct attention *a)
 	mm_series_done(&a->copy);
 }
 
-static int launch(struct attention *a, uint32_t set)
+static int attention_launch(struct attention *a, uint32_t set)
 {
-	const uint32_t n_tables = a->sets * a->batch * a->stride, n = tokens(a);
+	const uint32_t n_tables = a->sets * a->batch * a->stride, n = tokens_total(a);
 	const uint64_t tables = a->words.va, seqs = tables + (uint64_t)n_tables * 4;
 	const struct mm_paged_attention_args args = {
 		.kv = { .k_va = a->arena.va,
@@ -156,7 +156,7 @@ static int launch(struct attention *a, uint32_t set)
 		.scale = 1.0f / sqrtf((float)a->shape->head_dim),
 		.q_stride = a->shape->heads * a->shape->head_dim,
 		.split_tokens = MM_ATTENTION_SPLIT_TOKENS,
-		.splits = splits(a),
+		.splits = splits_per_table(a),
 	};
 
 	return mm_gpu_launch(&a->module, MM_KERNEL_ATTENTION, &args);
@@ -164,21 +164,21 @@ static int launch(struct attention *a, uint32_t set)
 
 /* ---- measuring ---- */
 
-static int measure_launches(struct attention *a, double *ret_s)
+static int attention_time_launches(struct attention *a, double *ret_s)
 {
 	const uint32_t n = MM_MAX(a->sets, a->prefill ? 1 : LAUNCHES_MIN);
 	double took_s = 0;
 	int r = mm_gpu_time_begin(&a->dev);
 
 	for (uint32_t i = 0; !r && i < n; i++)
-		r = launch(a, i % a->sets);
+		r = attention_launch(a, i % a->sets);
 	if (!r)
 		r = mm_gpu_time_end(&a->dev, &took_s);
 	*ret_s = took_s / n;
 	return r;
 }
 
-static int measure_copy(struct attention *a, double *ret_rate)
+static int attention_time_copy(struct attention *a, double *ret_rate)
 {
 	const uint64_t half = MM_MIN(a->arena.bytes / 2, a->bench->sizes.buffer_bytes);
 	double took_s = 0;
@@ -196,33 +196,33 @@ static int measure_copy(struct attention *a, double *ret_rate)
 }
 
 /* Keys and values, queries and results, each once; or what is multiplied and added. */
-static double work(const struct attention *a)
+static double set_work(const struct attention *a)
 {
-	const double values = (double)tokens(a) * a->shape->heads * a->shape->head_dim;
+	const double values = (double)tokens_total(a) * a->shape->heads * a->shape->head_dim;
 
 	if (a->prefill)
 		return 2 * values * (a->context + 1.0);
 	return (double)kv_bytes(a) + 2 * sizeof(float) * values;
 }
 
-static int measure(struct attention *a)
+static int attention_measure(struct attention *a)
 {
 	double launch_s, copy;
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i <= a->bench->sizes.repeat; i++) {
-		r = measure_launches(a, &launch_s);
+		r = attention_time_launches(a, &launch_s);
 		if (!r && !a->prefill)
-			r = measure_copy(a, &copy);
+			r = attention_time_copy(a, &copy);
 		if (!r && i)
-			mm_series_add(&a->rate, work(a) / launch_s);
+			mm_series_add(&a->rate, set_work(a) / launch_s);
 		if (!r && i && !a->prefill)
 			mm_series_add(&a->copy, copy);
 	}
 	return r;
 }
 
-static int report(struct attention *a)
+static int attention_report(struct attention *a)
 {
 	const bool judged = !a->prefill && kv_bytes(a) >= JUDGED_BYTES;
 	const struct mm_gpu_result result = {
@@ -253,13 +253,13 @@ static int run_case(struct attention *a, const struct shape *shape, uint32_t con
 		return 0;
 	a->sets = (uint32_t)MM_MIN(a->bench->sizes.buffer_bytes / kv_bytes(a), SETS_MAX - 1) + 1;
 	a->sets = (uint32_t)MM_MIN(a->sets, a->arena.bytes / held_bytes(a));
-	r = make_words(a);
+	r = attention_make_words(a);
 	if (!r)
-		r = make_rows(a);
+		r = attention_make_rows(a);
 	if (!r)
-		r = measure(a);
+		r = attention_measure(a);
 	if (!r)
-		r = report(a);
+		r = attention_report(a);
 	drop_rows(a);
 	return r;
 }
@@ -281,7 +281,7 @@ static int run_shape(struct attention *a, const struct shape *shape)
 	return r ? r : run_case(a, shape, 2048, 1, true);
 }
 
-static int run_all(struct attention *a)
+static int attention_run(struct attention *a)
 {
 	static const struct shape real[] = { { "OPT-13B", 40, 40, 128 },
 					     { "Llama-3-8B", 32, 8, 128 } };
@@ -309,7 +309,7 @@ int mm_gpu_attention_run(struct mm_gpu_bench *bench)
 	if (!r)
 		r = mm_gpu_randomize(&a.dev, a.arena.va, a.arena.bytes, true);
 	if (!r)
-		r = run_all(&a);
+		r = attention_run(&a);
 	mm_gpu_range_close(&a.dev, &a.arena);
 	mm_gpu_module_close(&a.module);
 	mm_gpu_dev_close(&a.dev);

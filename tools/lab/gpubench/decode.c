@@ -72,15 +72,15 @@ static int measure_compute(struct decode *d, double part)
 
 /* ---- plans ---- */
 
-static json_t *params(const struct decode *d, uint32_t alpha, const struct mm_plan_set *set)
+static json_t *plan_params(const struct decode *d, uint32_t alpha, const struct mm_plan_set *set)
 {
 	return json_pack("{s:f,s:i,s:i,s:i,s:s}", "t_c/t_t", d->t_c_s / d->t_t_s, "away",
 			 (int)alpha, "slots", (int)set->beta, "cycling", (int)set->m, "graphs",
 			 d->engine.captured ? "on" : "off");
 }
 
-static int report(struct decode *d, uint32_t alpha, const struct mm_plan_set *set,
-		  const struct mm_series *figure, const struct mm_series *bound)
+static int plan_report(struct decode *d, uint32_t alpha, const struct mm_plan_set *set,
+		       const struct mm_series *figure, const struct mm_series *bound)
 {
 	const struct mm_gpu_result step = {
 		.name = "step",
@@ -89,7 +89,7 @@ static int report(struct decode *d, uint32_t alpha, const struct mm_plan_set *se
 		.reference = bound,
 		.reference_name = "the bound by computation and transfer",
 		.goal = { MM_GOAL_AT_MOST, 1.05 },
-		.params = params(d, alpha, set),
+		.params = plan_params(d, alpha, set),
 		.more = json_pack("{s:f,s:f,s:i}", "t_c_s", d->t_c_s, "t_t_s", d->t_t_s, "layers",
 				  (int)d->tenant.layers),
 	};
@@ -99,7 +99,7 @@ static int report(struct decode *d, uint32_t alpha, const struct mm_plan_set *se
 		.figure = figure,
 		.reference = &d->base,
 		.reference_name = "the same step with nothing away",
-		.params = params(d, alpha, set),
+		.params = plan_params(d, alpha, set),
 	};
 	const bool hidden = mm_plan_hidden(set, d->tenant.layers, (uint64_t)(d->t_c_s * 1e9),
 					   (uint64_t)(d->t_t_s * 1e9));
@@ -123,7 +123,7 @@ static int measure_steps(struct decode *d, uint32_t alpha, const struct mm_plan_
 	for (uint32_t i = 0; !r && i < figure.n; i++)
 		mm_series_add(&bound, bound_s);
 	if (!r)
-		r = report(d, alpha, set, &figure, &bound);
+		r = plan_report(d, alpha, set, &figure, &bound);
 	mm_series_done(&figure);
 	mm_series_done(&bound);
 	return r;
@@ -184,7 +184,7 @@ static int measure_drift(struct decode *d)
 	return r;
 }
 
-static int measure_all(struct decode *d)
+static int plans_measure(struct decode *d)
 {
 	static const double parts[] = { 1.0 / 16, 1.0 / 4, 1, 2 };
 	int r = measure_transfer(d);
@@ -204,7 +204,7 @@ static int measure_all(struct decode *d)
 
 /* ---- all of it ---- */
 
-static int prepare(struct decode *d)
+static int decode_prepare(struct decode *d)
 {
 	const struct mm_gpu_sizes *sizes = &d->bench->sizes;
 	int r = mm_gpu_dev_open(&d->dev, d->bench);
@@ -231,10 +231,10 @@ static int prepare(struct decode *d)
 int mm_gpu_decode_run(struct mm_gpu_bench *bench)
 {
 	struct decode d = { .bench = bench };
-	int r = prepare(&d);
+	int r = decode_prepare(&d);
 
 	if (!r)
-		r = measure_all(&d);
+		r = plans_measure(&d);
 	mm_gpu_engine_close(&d.engine);
 	mm_gpu_tenant_close(&d.tenant);
 	mm_gpu_range_close(&d.dev, &d.range);

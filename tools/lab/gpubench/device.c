@@ -207,7 +207,7 @@ int mm_gpu_warm_up(struct mm_gpu_dev *dev)
 
 /* ---- random bytes ---- */
 
-static uint64_t mix(uint64_t x)
+static uint64_t bits_mix(uint64_t x)
 {
 	x += UINT64_C(0x9e3779b97f4a7c15);
 	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -218,14 +218,14 @@ static uint64_t mix(uint64_t x)
 static void make_random(uint64_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		words[i] = mix(i);
+		words[i] = bits_mix(i);
 }
 
 /* Whether they are read as F16, BF16 or F32: finite, of both signs, less than 2. */
 static void make_numbers(uint32_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		words[i] = ((uint32_t)mix(i) & UINT32_C(0x8fff8fff)) | UINT32_C(0x30003000);
+		words[i] = ((uint32_t)bits_mix(i) & UINT32_C(0x8fff8fff)) | UINT32_C(0x30003000);
 }
 
 int mm_gpu_randomize(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, bool numbers)
@@ -332,7 +332,7 @@ int mm_gpu_copy_loop(struct mm_gpu_dev *dev, CUdeviceptr to, const struct mm_gpu
 
 /* ---- what device it is ---- */
 
-static json_t *describe(struct mm_gpu_dev *dev)
+static json_t *device_describe(struct mm_gpu_dev *dev)
 {
 	const struct mm_gpu_api *gpu = &dev->gpu;
 	char name[96] = "", hex[40];
@@ -359,7 +359,7 @@ int mm_gpu_device_run(struct mm_gpu_bench *bench)
 {
 	struct mm_gpu_dev dev;
 	int r = mm_gpu_dev_open(&dev, bench);
-	json_t *line = r ? NULL : describe(&dev);
+	json_t *line = r ? NULL : device_describe(&dev);
 	char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
 
 	if (!r && (!text || dprintf(bench->out, "%s\n", text) < 0))

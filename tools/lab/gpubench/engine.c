@@ -28,7 +28,7 @@ int mm_gpu_module_open(struct mm_gpu_module *m, struct mm_gpu_dev *dev)
 }
 
 /* When it is first launched. */
-static int look_up(struct mm_gpu_module *m, enum mm_kernel kernel)
+static int kernel_resolve(struct mm_gpu_module *m, enum mm_kernel kernel)
 {
 	const struct mm_gpu_api *gpu = &m->dev->gpu;
 	const CUresult r =
@@ -52,7 +52,7 @@ int mm_gpu_launch(struct mm_gpu_module *m, enum mm_kernel kernel, const void *ar
 	const struct mm_gpu_api *gpu = &m->dev->gpu;
 	void *params[] = { (void *)args };
 	struct mm_launch_shape s;
-	int r = m->function[kernel] ? 0 : look_up(m, kernel);
+	int r = m->function[kernel] ? 0 : kernel_resolve(m, kernel);
 
 	if (r)
 		return r;
@@ -150,7 +150,7 @@ void mm_gpu_engine_close(struct mm_gpu_engine *e)
 	*e = (struct mm_gpu_engine){ 0 };
 }
 
-static int layer(struct mm_gpu_engine *e, uint32_t index)
+static int layer_enqueue(struct mm_gpu_engine *e, uint32_t index)
 {
 	struct mm_gpu_tenant *t = e->tenant;
 	int r = mm_layer_begin(t->model, index, t->dev->stream);
@@ -164,16 +164,16 @@ static int layer(struct mm_gpu_engine *e, uint32_t index)
 	return r ? mm_gpu_tenant_fail(t, r, "a layer's gate") : 0;
 }
 
-static int layers(struct mm_gpu_engine *e)
+static int layers_enqueue(struct mm_gpu_engine *e)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < e->tenant->layers; i++)
-		r = layer(e, i);
+		r = layer_enqueue(e, i);
 	return r;
 }
 
-static int capture(struct mm_gpu_engine *e)
+static int engine_capture_step(struct mm_gpu_engine *e)
 {
 	struct mm_gpu_tenant *t = e->tenant;
 	struct mm_gpu_dev *dev = t->dev;
@@ -188,7 +188,7 @@ static int capture(struct mm_gpu_engine *e)
 		"cuStreamBeginCapture");
 	if (r)
 		return r;
-	r = layers(e);
+	r = layers_enqueue(e);
 	end = mm_gpu_call(dev, dev->gpu.cuStreamEndCapture(dev->stream, &graph),
 			  "cuStreamEndCapture");
 	r = r ? r : end;
@@ -200,10 +200,10 @@ static int capture(struct mm_gpu_engine *e)
 	return r;
 }
 
-static int replay(struct mm_gpu_engine *e)
+static int engine_replay_step(struct mm_gpu_engine *e)
 {
 	struct mm_gpu_tenant *t = e->tenant;
-	int r = e->graph ? 0 : capture(e);
+	int r = e->graph ? 0 : engine_capture_step(e);
 
 	if (r)
 		return r;
@@ -215,14 +215,14 @@ static int replay(struct mm_gpu_engine *e)
 }
 
 /* Return: as mm_step_end(): -ECANCELED means again. */
-static int compute(struct mm_gpu_engine *e, CUevent end)
+static int engine_compute_step(struct mm_gpu_engine *e, CUevent end)
 {
 	struct mm_gpu_tenant *t = e->tenant;
 	int r = mm_step_begin(t->client);
 
 	if (r)
 		return mm_gpu_tenant_fail(t, r, "a step");
-	r = e->captured ? replay(e) : layers(e);
+	r = e->captured ? engine_replay_step(e) : layers_enqueue(e);
 	if (!r)
 		r = mm_gpu_call(t->dev, t->dev->gpu.cuEventRecord(end, t->dev->stream),
 				"cuEventRecord");
@@ -243,7 +243,7 @@ int mm_gpu_engine_step(struct mm_gpu_engine *e, double *ret_s)
 	int r;
 
 	do
-		r = compute(e, end);
+		r = engine_compute_step(e, end);
 	while (r == -ECANCELED && ++tries < VOID_MAX);
 	if (!r && e->steps++)
 		r = mm_gpu_call(dev, dev->gpu.cuEventElapsedTime(&ms, before, end),

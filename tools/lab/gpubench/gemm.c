@@ -61,14 +61,14 @@ struct gemm {
 	double bandwidth, rate;             /* of the ceilings, measured last */
 };
 
-static bool tiny(const struct gemm *g)
+static bool shapes_are_tiny(const struct gemm *g)
 {
 	return g->dev.bench->rehearsal && !g->dev.bench->timed;
 }
 
 /* ---- one measurement ---- */
 
-static int multiply(struct gemm *g, enum way way, const struct mm_gemm_args *a)
+static int gemm_multiply(struct gemm *g, enum way way, const struct mm_gemm_args *a)
 {
 	return mm_gpu_call(&g->dev, mm_gemm_multiply(g->by[way], a, g->dev.stream),
 			   "a matrix product");
@@ -85,7 +85,7 @@ static int time_products(struct gemm *g, enum way way, const struct mm_gemm_args
 
 	for (uint32_t i = 0; !r && i < n; i++) {
 		a.w_va = of->w_va + i % copies * bytes;
-		r = multiply(g, way, &a);
+		r = gemm_multiply(g, way, &a);
 	}
 	if (!r)
 		r = mm_gpu_time_end(&g->dev, ret_s);
@@ -139,7 +139,7 @@ static double operations_of(const struct matrix *m, uint32_t rows)
 	return 2.0 * rows * m->outputs * m->k;
 }
 
-static int measure(struct gemm *g, const struct matrix *m, uint32_t rows, bool counts)
+static int gemm_measure(struct gemm *g, const struct matrix *m, uint32_t rows, bool counts)
 {
 	const struct mm_gemm_args a = args_of(g, m, rows);
 	double took_s[WAYS] = { 0 };
@@ -160,8 +160,8 @@ static int measure(struct gemm *g, const struct matrix *m, uint32_t rows, bool c
 
 /* ---- telling ---- */
 
-static int tell(struct gemm *g, const char *name, const struct matrix *m, uint32_t rows,
-		enum way way, const struct mm_series *reference, const char *reference_name)
+static int way_report(struct gemm *g, const char *name, const struct matrix *m, uint32_t rows,
+		      enum way way, const struct mm_series *reference, const char *reference_name)
 {
 	const double median = mm_series_summary(&g->took[way]).median;
 	const struct mm_gpu_result result = {
@@ -181,19 +181,20 @@ static int tell(struct gemm *g, const char *name, const struct matrix *m, uint32
 	return mm_gpu_result(g->dev.bench, &result);
 }
 
-static int report(struct gemm *g, const struct matrix *m, uint32_t rows)
+static int gemm_report(struct gemm *g, const struct matrix *m, uint32_t rows)
 {
-	int r = tell(g, "product", m, rows, FAST, &g->bound,
-		     "the longer of its bytes by a copy's rate, its operations by a square's");
+	int r = way_report(
+		g, "product", m, rows, FAST, &g->bound,
+		"the longer of its bytes by a copy's rate, its operations by a square's");
 
 	if (!r)
-		r = tell(g, "fixed", m, rows, FIXED, &g->took[FAST],
-			 "one product of the batch's size");
+		r = way_report(g, "fixed", m, rows, FIXED, &g->took[FAST],
+			       "one product of the batch's size");
 	if (!r)
-		r = tell(g, "fixed_wide", m, rows, WIDE, &g->took[FAST],
-			 "one product of the batch's size");
+		r = way_report(g, "fixed_wide", m, rows, WIDE, &g->took[FAST],
+			       "one product of the batch's size");
 	if (!r && g->took[KERNEL].n)
-		r = tell(g, "kernel", m, rows, KERNEL, &g->took[FAST], "the same by cuBLAS");
+		r = way_report(g, "kernel", m, rows, KERNEL, &g->took[FAST], "the same by cuBLAS");
 	for (enum way way = 0; way < WAYS; way++)
 		mm_series_done(&g->took[way]);
 	mm_series_done(&g->bound);
@@ -211,31 +212,31 @@ static int measure_matrix(struct gemm *g, const struct matrix *m)
 	for (uint32_t i = 0; !r && i < g->n_batches; i++) {
 		mm_gpu_progress(g->dev.bench, "%s %s, %u rows", m->model, m->name, g->batch[i]);
 		for (uint32_t n = 0; !r && n <= g->dev.bench->sizes.repeat; n++)
-			r = measure(g, m, g->batch[i], n > 0);
+			r = gemm_measure(g, m, g->batch[i], n > 0);
 		if (!r)
-			r = report(g, m, g->batch[i]);
+			r = gemm_report(g, m, g->batch[i]);
 	}
 	return r;
 }
 
-static void choose(struct gemm *g)
+static void shapes_choose(struct gemm *g)
 {
 	const bool quick = g->dev.bench->opts.quick;
 
-	g->square = tiny(g) ? REHEARSED : SQUARE;
-	g->matrices = tiny(g) ? rehearsed : published;
-	g->n_matrices = tiny(g) ? MM_ARRAY_SIZE(rehearsed) : MM_ARRAY_SIZE(published);
-	g->batch = tiny(g) ? rehearsed_batches : quick ? few_batches : batches;
-	g->n_batches = tiny(g) ? MM_ARRAY_SIZE(rehearsed_batches)
-		       : quick ? MM_ARRAY_SIZE(few_batches)
-			       : MM_ARRAY_SIZE(batches);
+	g->square = shapes_are_tiny(g) ? REHEARSED : SQUARE;
+	g->matrices = shapes_are_tiny(g) ? rehearsed : published;
+	g->n_matrices = shapes_are_tiny(g) ? MM_ARRAY_SIZE(rehearsed) : MM_ARRAY_SIZE(published);
+	g->batch = shapes_are_tiny(g) ? rehearsed_batches : quick ? few_batches : batches;
+	g->n_batches = shapes_are_tiny(g) ? MM_ARRAY_SIZE(rehearsed_batches)
+		       : quick            ? MM_ARRAY_SIZE(few_batches)
+					  : MM_ARRAY_SIZE(batches);
 }
 
 struct extent { /* the largest of everything */
 	uint64_t rows, k, x, y, w;
 };
 
-static void extend(struct extent *e, uint64_t rows, uint64_t outputs, uint64_t k)
+static void extent_grow(struct extent *e, uint64_t rows, uint64_t outputs, uint64_t k)
 {
 	e->rows = MM_MAX(e->rows, rows);
 	e->k = MM_MAX(e->k, k);
@@ -278,9 +279,10 @@ static int open_matrices(struct gemm *g)
 	struct extent e = { 0 };
 	int r;
 
-	extend(&e, g->square, g->square, g->square);
+	extent_grow(&e, g->square, g->square, g->square);
 	for (uint32_t m = 0; m < g->n_matrices; m++)
-		extend(&e, g->batch[g->n_batches - 1], g->matrices[m].outputs, g->matrices[m].k);
+		extent_grow(&e, g->batch[g->n_batches - 1], g->matrices[m].outputs,
+			    g->matrices[m].k);
 	r = open_backends(g, &e);
 	if (!r)
 		r = mm_gpu_range_open(&g->dev, e.x * 4, 0, &g->x);
@@ -323,7 +325,7 @@ int mm_gpu_gemm_run(struct mm_gpu_bench *bench)
 	if (!r)
 		r = mm_gpu_module_open(&g.module, &g.dev);
 	if (!r) {
-		choose(&g);
+		shapes_choose(&g);
 		r = open_matrices(&g);
 	}
 	for (uint32_t m = 0; !r && m < g.n_matrices; m++)

@@ -144,7 +144,7 @@ static void choose_sizes(struct mm_gpu_bench *b)
 }
 
 /* A software GPU of our own. One that keeps a modelled device's time has that device's memory. */
-static int set_environment(struct mm_gpu_bench *b)
+static int gpubench_set_environment(struct mm_gpu_bench *b)
 {
 	char dir[PATH_MAX + 8], granularity[32];
 
@@ -161,7 +161,7 @@ static int set_environment(struct mm_gpu_bench *b)
 	return b->timed || !setenv("MM_SOFTGPU_MEMORY", "512M", 1) ? 0 : -errno;
 }
 
-static int prepare(struct gpu *g)
+static int gpu_prepare(struct gpu *g)
 {
 	struct mm_gpu_bench *b = &g->bench;
 	int r = mm_bin_dir(b->bin_dir);
@@ -173,7 +173,7 @@ static int prepare(struct gpu *g)
 		r = mm_work_dir_make(b->opts.keep_dir, b->work_dir);
 	if (r)
 		return r;
-	r = set_environment(b);
+	r = gpubench_set_environment(b);
 	if (r) {
 		fprintf(stderr, "mmbench: %s: %s\n", b->work_dir, strerror(-r));
 		return r;
@@ -218,7 +218,7 @@ _Noreturn static void be_part(struct mm_gpu_bench *b, const struct mm_gpu_part *
 	_exit(r == -EOPNOTSUPP ? 3 : r == -ENODEV ? EXIT_NO_DEVICE : 1);
 }
 
-static void keep(struct gpu *g, json_t *line)
+static void line_keep(struct gpu *g, json_t *line)
 {
 	if (json_object_get(line, "device"))
 		json_object_update(g->device, line);
@@ -236,7 +236,7 @@ static void write_out(struct gpu *g, const json_t *line)
 }
 
 /* A line from the child. Its last one may say what failed. */
-static void take_line(struct gpu *g, char *text, char *why, size_t why_bytes)
+static void child_line_handle(struct gpu *g, char *text, char *why, size_t why_bytes)
 {
 	json_t *line = json_loads(text, 0, NULL);
 	const char *error = json_string_value(json_object_get(line, "error"));
@@ -244,14 +244,14 @@ static void take_line(struct gpu *g, char *text, char *why, size_t why_bytes)
 	if (error) {
 		snprintf(why, why_bytes, "%s", error);
 	} else if (line) {
-		keep(g, line);
+		line_keep(g, line);
 		write_out(g, line);
 	}
 	json_decref(line);
 }
 
 /* Whole lines that are there. Return: false at the end. */
-static bool take_lines(struct gpu *g, int fd, char *why, size_t why_bytes)
+static bool child_lines_read(struct gpu *g, int fd, char *why, size_t why_bytes)
 {
 	for (;;) {
 		ssize_t got = read(fd, g->line + g->fill, sizeof(g->line) - 1 - g->fill);
@@ -265,7 +265,7 @@ static bool take_lines(struct gpu *g, int fd, char *why, size_t why_bytes)
 		g->line[g->fill] = '\0';
 		while ((end = strchr(g->line, '\n'))) {
 			*end = '\0';
-			take_line(g, g->line, why, why_bytes);
+			child_line_handle(g, g->line, why, why_bytes);
 			g->fill -= (size_t)(end + 1 - g->line);
 			memmove(g->line, end + 1, g->fill + 1);
 		}
@@ -304,7 +304,7 @@ static enum outcome wait_part(struct gpu *g, uint64_t patience_s, pid_t pid, int
 					{ .fd = fd, .events = POLLIN } };
 		pid_t ended = waitpid(pid, &status, WNOHANG);
 
-		take_lines(g, fd, why, why_bytes);
+		child_lines_read(g, fd, why, why_bytes);
 		if (ended == pid)
 			return outcome_of(status, why, why_bytes);
 		poll(fds, 2, POLL_MS);
@@ -389,7 +389,7 @@ static void count_goals(const struct gpu *g, uint32_t *ret_reached, uint32_t *re
 	}
 }
 
-static json_t *header(const struct gpu *g)
+static json_t *header_json(const struct gpu *g)
 {
 	const struct mm_gpu_bench *b = &g->bench;
 	const time_t now = time(NULL);
@@ -404,9 +404,9 @@ static json_t *header(const struct gpu *g)
 			 b->opts.quick);
 }
 
-static void report_json(const struct gpu *g)
+static void gpubench_report_json(const struct gpu *g)
 {
-	json_t *whole = header(g);
+	json_t *whole = header_json(g);
 	uint32_t reached, missed;
 
 	count_goals(g, &reached, &missed);
@@ -441,7 +441,7 @@ static void report_table(const struct gpu *g)
 		printf("\nGoals: %u reached, %u missed.\n", reached, missed);
 }
 
-static int run_all(struct gpu *g)
+static int parts_run(struct gpu *g)
 {
 	enum outcome outcome = run_part(g, &device_part);
 	json_t *first;
@@ -451,7 +451,7 @@ static int run_all(struct gpu *g)
 	/* Whatever it is called. */
 	g->bench.rehearsal = json_is_true(json_object_get(g->device, "rehearsal"));
 	choose_sizes(&g->bench);
-	first = header(g);
+	first = header_json(g);
 	write_out(g, first);
 	json_decref(first);
 	for (uint32_t i = 0; mm_gpu_parts[i].name; i++) {
@@ -461,7 +461,7 @@ static int run_all(struct gpu *g)
 			break;
 	}
 	if (g->bench.opts.json)
-		report_json(g);
+		gpubench_report_json(g);
 	else
 		report_table(g);
 	if (fflush(stdout) || ferror(stdout)) {
@@ -485,6 +485,6 @@ int mm_bench_gpu(int argc, char **argv)
 	r = mm_gpu_options(argc, argv, &g->bench.opts);
 	if (r)
 		return r < 0 ? 2 : 0;
-	r = prepare(g);
-	return r ? 1 : run_all(g);
+	r = gpu_prepare(g);
+	return r ? 1 : parts_run(g);
 }

@@ -75,14 +75,14 @@ struct grant {
 	struct mm_series step[STEPS], bare_step[STEPS], calls[STEPS];
 };
 
-static double seconds(uint64_t ns)
+static double ns_to_seconds(uint64_t ns)
 {
 	return (double)ns / (double)MM_NS_PER_S;
 }
 
 /* ---- the figure ---- */
 
-static int take(struct grant *g, bool counts)
+static int pages_take_mapped(struct grant *g, bool counts)
 {
 	uint64_t since_ns, whole_ns, calls_ns = 0;
 	int r;
@@ -97,13 +97,13 @@ static int take(struct grant *g, bool counts)
 	if (r)
 		return mm_gpu_tenant_fail(&g->tenant, r, "KV memory");
 	for (int i = 0; counts && i < STEPS; i++) {
-		mm_series_add(&g->step[i], seconds(watched.ns[i]));
+		mm_series_add(&g->step[i], ns_to_seconds(watched.ns[i]));
 		mm_series_add(&g->calls[i], watched.calls[i]);
 		calls_ns += watched.ns[i];
 	}
 	if (counts) {
-		mm_series_add(&g->whole, seconds(whole_ns));
-		mm_series_add(&g->rest, seconds(whole_ns - MM_MIN(whole_ns, calls_ns)));
+		mm_series_add(&g->whole, ns_to_seconds(whole_ns));
+		mm_series_add(&g->rest, ns_to_seconds(whole_ns - MM_MIN(whole_ns, calls_ns)));
 	}
 	return mm_gpu_tenant_return(&g->tenant);
 }
@@ -121,7 +121,7 @@ static int set_access(struct grant *g, uint32_t first, uint32_t n)
 			   "cuMemSetAccess");
 }
 
-static int map(struct grant *g, uint32_t i)
+static int grant_map_page(struct grant *g, uint32_t i)
 {
 	return mm_gpu_call(
 		&g->dev,
@@ -157,14 +157,14 @@ static int import_all(struct grant *g)
 	return r;
 }
 
-static int bare(struct grant *g, bool counts)
+static int pages_take_unmapped(struct grant *g, bool counts)
 {
 	uint64_t ns[STEPS + 1] = { mm_now_ns() };
 	int r = import_all(g);
 
 	ns[1] = mm_now_ns();
 	for (uint32_t i = 0; !r && i < g->n; i++)
-		r = map(g, i);
+		r = grant_map_page(g, i);
 	ns[2] = mm_now_ns();
 	if (!r)
 		r = set_access(g, 0, g->n);
@@ -172,13 +172,13 @@ static int bare(struct grant *g, bool counts)
 	if (r)
 		return r;
 	for (int i = 0; counts && i < STEPS; i++)
-		mm_series_add(&g->bare_step[i], seconds(ns[i + 1] - ns[i]));
+		mm_series_add(&g->bare_step[i], ns_to_seconds(ns[i + 1] - ns[i]));
 	if (counts)
-		mm_series_add(&g->bare, seconds(ns[STEPS] - ns[0]));
+		mm_series_add(&g->bare, ns_to_seconds(ns[STEPS] - ns[0]));
 	return unmap_all(g);
 }
 
-static int create(struct grant *g, bool once, bool counts)
+static int pages_create(struct grant *g, bool once, bool counts)
 {
 	const uint64_t since_ns = mm_now_ns();
 	double took_s;
@@ -190,13 +190,13 @@ static int create(struct grant *g, bool once, bool counts)
 			g->dev.gpu.cuMemCreate(&g->handle[i], g->page_bytes, &g->dev.prop, 0),
 			"cuMemCreate");
 		if (!r)
-			r = map(g, i);
+			r = grant_map_page(g, i);
 		if (!r && !once)
 			r = set_access(g, i, 1);
 	}
 	if (!r && once)
 		r = set_access(g, 0, g->n);
-	took_s = seconds(mm_now_ns() - since_ns);
+	took_s = ns_to_seconds(mm_now_ns() - since_ns);
 	if (counts)
 		mm_series_add(once ? &g->created_once : &g->created, took_s);
 	return r ? r : unmap_all(g);
@@ -204,9 +204,9 @@ static int create(struct grant *g, bool once, bool counts)
 
 /* ---- a page size ---- */
 
-static int tell(struct grant *g, const char *name, const struct mm_series *figure,
-		const struct mm_series *reference, const char *reference_name, struct mm_goal goal,
-		const struct mm_series *calls)
+static int grant_report_row(struct grant *g, const char *name, const struct mm_series *figure,
+			    const struct mm_series *reference, const char *reference_name,
+			    struct mm_goal goal, const struct mm_series *calls)
 {
 	const struct mm_gpu_result result = {
 		.name = name,
@@ -223,26 +223,28 @@ static int tell(struct grant *g, const char *name, const struct mm_series *figur
 	return mm_gpu_result(g->dev.bench, &result);
 }
 
-static int report(struct grant *g)
+static int grant_report(struct grant *g)
 {
 	static const char *const names[STEPS] = { "grant_import", "grant_map", "grant_access" };
 	static const char same[] = "the same calls in the bare import";
 	const struct mm_goal none = { 0 }, close = { MM_GOAL_AT_MOST, 1.2 };
 	const struct mm_goal fast = { MM_GOAL_AT_MOST, 1.0 / 5 };
-	int r = tell(g, "grant", &g->whole, &g->bare, "import, map, one set-access", close, NULL);
+	int r = grant_report_row(g, "grant", &g->whole, &g->bare, "import, map, one set-access",
+				 close, NULL);
 
 	if (!r)
-		r = tell(g, "grant_create", &g->whole, &g->created,
-			 "create, map, set-access of each page", fast, NULL);
+		r = grant_report_row(g, "grant_create", &g->whole, &g->created,
+				     "create, map, set-access of each page", fast, NULL);
 	if (!r)
-		r = tell(g, "grant_create_once", &g->whole, &g->created_once,
-			 "create and map each page, one set-access", none, NULL);
+		r = grant_report_row(g, "grant_create_once", &g->whole, &g->created_once,
+				     "create and map each page, one set-access", none, NULL);
 	for (int i = 0; !r && i < STEPS; i++)
-		r = tell(g, names[i], &g->step[i], &g->bare_step[i], same, none, &g->calls[i]);
-	return r ? r : tell(g, "grant_rest", &g->rest, NULL, NULL, none, NULL);
+		r = grant_report_row(g, names[i], &g->step[i], &g->bare_step[i], same, none,
+				     &g->calls[i]);
+	return r ? r : grant_report_row(g, "grant_rest", &g->rest, NULL, NULL, none, NULL);
 }
 
-static void done(struct grant *g)
+static void grant_close(struct grant *g)
 {
 	struct mm_series *const all[] = { &g->whole, &g->rest, &g->bare, &g->created,
 					  &g->created_once };
@@ -262,7 +264,7 @@ static void done(struct grant *g)
 	}
 }
 
-static int prepare(struct grant *g)
+static int grant_prepare(struct grant *g)
 {
 	const struct mm_gpu_sizes *sizes = &g->dev.bench->sizes;
 	int r;
@@ -288,19 +290,19 @@ static int grant_pages(struct grant *g, uint64_t page_bytes)
 
 	mm_gpu_progress(g->dev.bench, "pages of %llu KiB", (unsigned long long)page_bytes >> 10);
 	g->page_bytes = page_bytes;
-	r = prepare(g);
+	r = grant_prepare(g);
 	for (uint32_t i = 0; !r && i <= g->dev.bench->sizes.repeat; i++) {
-		r = take(g, i > 0);
+		r = pages_take_mapped(g, i > 0);
 		if (!r)
-			r = bare(g, i > 0);
+			r = pages_take_unmapped(g, i > 0);
 		if (!r)
-			r = create(g, false, i > 0);
+			r = pages_create(g, false, i > 0);
 		if (!r)
-			r = create(g, true, i > 0);
+			r = pages_create(g, true, i > 0);
 	}
 	if (!r)
-		r = report(g);
-	done(g);
+		r = grant_report(g);
+	grant_close(g);
 	return r;
 }
 

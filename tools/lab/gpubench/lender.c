@@ -36,17 +36,17 @@ struct stock { /* of the lender's process */
 
 /* ---- in the other process ---- */
 
-static void drop(struct stock *s)
+static void stock_drop(struct stock *s)
 {
 	while (s->n)
 		s->dev.gpu.cuMemRelease(s->handle[--s->n]);
 }
 
-static int make(struct stock *s, const struct wish *wish)
+static int stock_make(struct stock *s, const struct wish *wish)
 {
 	int r = 0;
 
-	drop(s);
+	stock_drop(s);
 	for (uint32_t i = 0; !r && i < wish->n; i++) {
 		r = mm_gpu_call(
 			&s->dev,
@@ -114,7 +114,7 @@ _Noreturn static void be_lender(struct mm_gpu_bench *bench, int fd)
 		if (mm_sock_recv_nofds(fd, &wish, sizeof(wish), &len) || len != sizeof(wish))
 			break;
 		if (!r)
-			r = make(s, &wish);
+			r = stock_make(s, &wish);
 		if (!r)
 			r = export_all(s, fd);
 		if (!r)
@@ -148,7 +148,7 @@ int mm_gpu_lender_open(struct mm_gpu_lender *lender, struct mm_gpu_bench *bench)
 	return pid < 0 ? mm_gpu_fail(bench, -errno, "fork: %m") : 0;
 }
 
-static int receive(struct mm_gpu_lender *lender, int *fds, uint32_t room, size_t *ret_n)
+static int fds_receive(struct mm_gpu_lender *lender, int *fds, uint32_t room, size_t *ret_n)
 {
 	struct answer answer;
 	size_t len;
@@ -181,7 +181,7 @@ int mm_gpu_lender_lend(struct mm_gpu_lender *lender, uint64_t page_bytes, uint32
 	while (!r && have < n) {
 		size_t got;
 
-		r = receive(lender, ret_fds + have, n - have, &got);
+		r = fds_receive(lender, ret_fds + have, n - have, &got);
 		have += (uint32_t)got;
 	}
 	while (r && have)

@@ -45,7 +45,7 @@ struct memops {
 
 /* ---- a step ---- */
 
-static CUdeviceptr gate(const struct memops *m, uint32_t layer)
+static CUdeviceptr gate_address(const struct memops *m, uint32_t layer)
 {
 	return m->gates_va + (uint64_t)layer * GATE_BYTES;
 }
@@ -53,7 +53,7 @@ static CUdeviceptr gate(const struct memops *m, uint32_t layer)
 static int wait_gate(struct memops *m, uint32_t layer)
 {
 	return mm_gpu_call(&m->dev,
-			   m->dev.gpu.cuStreamWaitValue64(m->dev.stream, gate(m, layer),
+			   m->dev.gpu.cuStreamWaitValue64(m->dev.stream, gate_address(m, layer),
 							  MM_GATE_PASS, CU_STREAM_WAIT_VALUE_AND),
 			   "cuStreamWaitValue64");
 }
@@ -61,7 +61,7 @@ static int wait_gate(struct memops *m, uint32_t layer)
 static int write_gate(struct memops *m, uint32_t layer)
 {
 	return mm_gpu_call(&m->dev,
-			   m->dev.gpu.cuStreamWriteValue32(m->dev.stream, gate(m, layer),
+			   m->dev.gpu.cuStreamWriteValue32(m->dev.stream, gate_address(m, layer),
 							   (uint32_t)MM_GATE_DONE,
 							   CU_STREAM_WRITE_VALUE_DEFAULT),
 			   "cuStreamWriteValue32");
@@ -72,18 +72,18 @@ static int write_and_wait(struct memops *m, uint32_t layer)
 	CUstreamBatchMemOpParams ops[2] = { 0 };
 
 	ops[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-	ops[0].writeValue.address = gate(m, layer);
+	ops[0].writeValue.address = gate_address(m, layer);
 	ops[0].writeValue.value = (uint32_t)MM_GATE_DONE;
 	ops[0].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 	ops[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
-	ops[1].waitValue.address = gate(m, layer + 1);
+	ops[1].waitValue.address = gate_address(m, layer + 1);
 	ops[1].waitValue.value64 = MM_GATE_PASS;
 	ops[1].waitValue.flags = CU_STREAM_WAIT_VALUE_AND;
 	return mm_gpu_call(&m->dev, m->dev.gpu.cuStreamBatchMemOp(m->dev.stream, 2, ops, 0),
 			   "cuStreamBatchMemOp");
 }
 
-static int step(struct memops *m, enum way way)
+static int step_enqueue(struct memops *m, enum way way)
 {
 	const struct mm_relu_args args = { .x_va = m->values.va, .n = VALUES };
 	int r = 0;
@@ -110,14 +110,14 @@ static int measure_plain(struct memops *m, enum way way, bool counts)
 
 	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
 	r = mm_gpu_call(&m->dev,
-			m->dev.gpu.cuStreamWaitValue32(m->dev.stream, gate(m, HELD_BACK), 1,
+			m->dev.gpu.cuStreamWaitValue32(m->dev.stream, gate_address(m, HELD_BACK), 1,
 						       CU_STREAM_WAIT_VALUE_GEQ),
 			"cuStreamWaitValue32");
 	if (!r)
 		r = mm_gpu_time_begin(&m->dev);
 	since_ns = mm_now_ns();
 	if (!r)
-		r = step(m, way);
+		r = step_enqueue(m, way);
 	if (!r && counts)
 		mm_series_add(&m->enqueue[way], 1e-9 * (double)(mm_now_ns() - since_ns));
 	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
@@ -130,7 +130,7 @@ static int measure_plain(struct memops *m, enum way way, bool counts)
 
 /* ---- captured ---- */
 
-static int capture(struct memops *m, enum way way)
+static int memops_capture(struct memops *m, enum way way)
 {
 	const struct mm_gpu_api *gpu = &m->dev.gpu;
 	int r = mm_gpu_call(
@@ -141,7 +141,7 @@ static int capture(struct memops *m, enum way way)
 
 	if (r)
 		return r;
-	r = step(m, way);
+	r = step_enqueue(m, way);
 	end = mm_gpu_call(&m->dev, gpu->cuStreamEndCapture(m->dev.stream, &m->graph[way]),
 			  "cuStreamEndCapture");
 	if (!r)
@@ -182,8 +182,8 @@ static int measure_captured(struct memops *m, enum way way, bool counts)
 
 /* ---- telling ---- */
 
-static int tell(struct memops *m, const char *name, const struct mm_series *figure,
-		const struct mm_series *reference, const char *reference_name)
+static int memops_report_row(struct memops *m, const char *name, const struct mm_series *figure,
+			     const struct mm_series *reference, const char *reference_name)
 {
 	const double more = mm_series_summary(figure).median - mm_series_summary(reference).median;
 	const struct mm_gpu_result result = {
@@ -203,23 +203,26 @@ static int tell(struct memops *m, const char *name, const struct mm_series *figu
 	return 0;
 }
 
-static int report(struct memops *m)
+static int memops_report(struct memops *m)
 {
 	static const char without[] = "the same step without gates";
-	int r = tell(m, "plain", &m->plain[GATED], &m->plain[WITHOUT], without);
+	int r = memops_report_row(m, "plain", &m->plain[GATED], &m->plain[WITHOUT], without);
 
 	if (!r)
-		r = tell(m, "plain_batched", &m->plain[BATCHED], &m->plain[WITHOUT], without);
+		r = memops_report_row(m, "plain_batched", &m->plain[BATCHED], &m->plain[WITHOUT],
+				      without);
 	if (!r)
-		r = tell(m, "enqueue", &m->enqueue[GATED], &m->enqueue[WITHOUT], without);
+		r = memops_report_row(m, "enqueue", &m->enqueue[GATED], &m->enqueue[WITHOUT],
+				      without);
 	if (!r)
-		r = tell(m, "captured", &m->captured[GATED], &m->captured[WITHOUT], without);
+		r = memops_report_row(m, "captured", &m->captured[GATED], &m->captured[WITHOUT],
+				      without);
 	return r ? r
-		 : tell(m, "captured_batched", &m->captured[BATCHED], &m->captured[WITHOUT],
-			without);
+		 : memops_report_row(m, "captured_batched", &m->captured[BATCHED],
+				     &m->captured[WITHOUT], without);
 }
 
-static int measure(struct memops *m, uint32_t n)
+static int memops_measure(struct memops *m, uint32_t n)
 {
 	const enum way ways = m->dev.gpu.cuStreamBatchMemOp ? WAYS : BATCHED;
 	const bool graphs = mm_gpu_has_graphs(&m->dev.gpu);
@@ -232,7 +235,7 @@ static int measure(struct memops *m, uint32_t n)
 	for (enum way way = 0; !r && way < ways; way++) {
 		r = measure_plain(m, way, false);
 		if (!r && graphs)
-			r = capture(m, way);
+			r = memops_capture(m, way);
 	}
 	for (uint32_t i = 0; !r && i <= m->bench->sizes.repeat; i++)
 		for (enum way way = 0; !r && way < ways; way++) {
@@ -241,7 +244,7 @@ static int measure(struct memops *m, uint32_t n)
 				r = measure_captured(m, way, i > 0);
 		}
 	if (!r)
-		r = report(m);
+		r = memops_report(m);
 	drop_graphs(m);
 	for (int way = 0; way < WAYS; way++) {
 		mm_series_done(&m->plain[way]);
@@ -308,7 +311,7 @@ int mm_gpu_memops_run(struct mm_gpu_bench *bench)
 	if (!r)
 		r = make_gates(&m);
 	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(layers); i++)
-		r = measure(&m, layers[i]);
+		r = memops_measure(&m, layers[i]);
 	if (m.registered)
 		m.dev.gpu.cuMemHostUnregister(m.host);
 	if (m.host)

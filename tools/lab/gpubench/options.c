@@ -11,7 +11,7 @@
 #include "tools/lab/gpubench/gpubench.h"
 #include "tools/lab/common/words.h"
 
-static const char help_text[] =
+static const char gpubench_help[] =
 	"usage: mmbench gpu [PART,PART,...] [options]\n"
 	"\n"
 	"What the mechanism costs on the device that is there, each figure against a reference "
@@ -56,7 +56,7 @@ enum opt {
 	OPT_VERSION
 };
 
-static const struct option long_options[] = {
+static const struct option gpubench_options[] = {
 	{ "driver", required_argument, NULL, OPT_DRIVER },
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "pages", required_argument, NULL, OPT_PAGES },
@@ -164,13 +164,13 @@ static int parse_words(int opt, char *arg, struct mm_gpu_opts *o)
 	}
 }
 
-static int parse_rest(int opt)
+static int gpubench_parse_rest(int opt)
 {
 	switch (opt) {
 	case OPT_LIST:
 		return list_parts();
 	case OPT_HELP:
-		fputs(help_text, stdout);
+		fputs(gpubench_help, stdout);
 		return 1;
 	case OPT_VERSION:
 		puts("mmbench " MM_VERSION);
@@ -191,12 +191,12 @@ int mm_gpu_options(int argc, char **argv, struct mm_gpu_opts *ret_opts)
 	struct mm_gpu_opts o = { .driver = getenv("MM_DRIVER"), .patience_s = 150 };
 	int opt, err;
 
-	while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "h", gpubench_options, NULL)) != -1) {
 		err = parse_words(opt, optarg, &o);
 		if (err == -ENOENT)
 			err = parse_numbers(opt, optarg, &o);
 		if (err == -ENOENT)
-			err = parse_rest(opt);
+			err = gpubench_parse_rest(opt);
 		if (err)
 			return err;
 	}

@@ -57,7 +57,7 @@ static void add_args(const struct overhead *o, bool plain, const char *graphs, c
 }
 
 /* Its last line on stdout is the summary. */
-static int collect(struct overhead *o, struct mm_child *child, json_t **ret_summary)
+static int summary_read(struct overhead *o, struct mm_child *child, json_t **ret_summary)
 {
 	const uint64_t deadline_ns = mm_now_ns() + MM_GPU_PATIENCE_NS;
 	char line[MM_CHILD_LINE_BYTES], how[64], words[1024];
@@ -82,7 +82,7 @@ static int collect(struct overhead *o, struct mm_child *child, json_t **ret_summ
 	return 0;
 }
 
-static int serve(struct overhead *o, bool plain, const char *graphs, json_t **ret_summary)
+static int mmserve_run(struct overhead *o, bool plain, const char *graphs, json_t **ret_summary)
 {
 	struct mm_gpu_bench *b = o->bench;
 	char program[PATH_MAX + 16], device[16], share[32], batch[16];
@@ -103,15 +103,15 @@ static int serve(struct overhead *o, bool plain, const char *graphs, json_t **re
 	r = mm_child_start(&child, argv);
 	if (r)
 		return mm_gpu_fail(b, r, "cannot start mmserve: %s", strerror(-r));
-	r = collect(o, &child, ret_summary);
+	r = summary_read(o, &child, ret_summary);
 	mm_child_done(&child);
 	return r;
 }
 
-static int run(struct overhead *o, bool plain, const char *graphs, struct figures *f)
+static int way_run(struct overhead *o, bool plain, const char *graphs, struct figures *f)
 {
 	json_t *summary;
-	int r = serve(o, plain, graphs, &summary);
+	int r = mmserve_run(o, plain, graphs, &summary);
 
 	if (!r && json_integer_value(json_object_get(summary, "layers_remapped_max")))
 		r = mm_gpu_fail(o->bench, -EBUSY, "layers were remapped: the share was too small");
@@ -129,7 +129,7 @@ static int run(struct overhead *o, bool plain, const char *graphs, struct figure
 
 /* ---- all of them ---- */
 
-static int report(struct overhead *o, const char *graphs, const struct figures *f)
+static int overhead_report(struct overhead *o, const char *graphs, const struct figures *f)
 {
 	static const char plain[] = "mmserve --plain";
 	const struct mm_gpu_result step = {
@@ -166,7 +166,7 @@ static void figures_done(struct figures *f)
 	}
 }
 
-static int compare(struct overhead *o, const char *graphs)
+static int graphs_compare(struct overhead *o, const char *graphs)
 {
 	mm_cleanup(figures_done) struct figures f = { 0 };
 	int r = 0;
@@ -175,16 +175,16 @@ static int compare(struct overhead *o, const char *graphs)
 		mm_gpu_progress(o->bench, "graphs %s, pair %u of %u", graphs, i + 1,
 				o->bench->sizes.serve_repeat);
 		/* Who goes first changes: what a second run finds warm helps each as often. */
-		r = run(o, i % 2, graphs, &f);
+		r = way_run(o, i % 2, graphs, &f);
 		if (!r)
-			r = run(o, !(i % 2), graphs, &f);
+			r = way_run(o, !(i % 2), graphs, &f);
 	}
-	return r ? r : report(o, graphs, &f);
+	return r ? r : overhead_report(o, graphs, &f);
 }
 
 /* ---- what is served ---- */
 
-static int write_trace(struct overhead *o)
+static int requests_write(struct overhead *o)
 {
 	const struct mm_gpu_sizes *s = &o->bench->sizes;
 	FILE *file;
@@ -251,13 +251,13 @@ int mm_gpu_overhead_run(struct mm_gpu_bench *bench)
 	if (!r)
 		r = choose_model(&o);
 	if (!r)
-		r = write_trace(&o);
+		r = requests_write(&o);
 	if (!r)
 		r = mm_gpu_daemon_start(bench, &o.mmd, 0, o.pool_bytes);
 	if (!r)
-		r = compare(&o, "off");
+		r = graphs_compare(&o, "off");
 	if (!r && o.graphs)
-		r = compare(&o, "on");
+		r = graphs_compare(&o, "on");
 	mm_daemon_stop(&o.mmd);
 	return r;
 }

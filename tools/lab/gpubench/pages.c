@@ -27,8 +27,9 @@ struct pages {
 	uint32_t n_rows;
 };
 
-static int tell(struct pages *p, const char *name, const char *unit, uint64_t page_bytes,
-		const struct mm_series *figure, const struct mm_series *reference)
+static int pages_report_row(struct pages *p, const char *name, const char *unit,
+			    uint64_t page_bytes, const struct mm_series *figure,
+			    const struct mm_series *reference)
 {
 	const struct mm_gpu_result result = {
 		.name = name,
@@ -54,7 +55,7 @@ static int read_in_order(struct mm_gpu_load *load, struct mm_series *rates)
 	return r;
 }
 
-static int gather(struct pages *p, const struct mm_gpu_load *load, struct mm_series *rates)
+static int gather_measure(struct pages *p, const struct mm_gpu_load *load, struct mm_series *rates)
 {
 	const struct mm_gather_args args = { .rows_va = p->rows.va,
 					     .x_va = load->x.va,
@@ -74,7 +75,7 @@ static int gather(struct pages *p, const struct mm_gpu_load *load, struct mm_ser
 }
 
 /* Each row once, none near the one before. */
-static int make_rows(struct pages *p)
+static int gather_make_rows(struct pages *p)
 {
 	const uint64_t bytes = p->n_rows * sizeof(uint32_t);
 	mm_cleanup(mm_free_ptr) uint32_t *rows = malloc(bytes);
@@ -118,19 +119,20 @@ static int measure_reading(struct pages *p, uint64_t page_bytes)
 		for (int k = 0; !r && k < 2; k++)
 			r = read_in_order(&g.load[k], &g.in_order[k]);
 		for (int k = 0; !r && k < 2; k++)
-			r = gather(p, &g.load[k], &g.random[k]);
+			r = gather_measure(p, &g.load[k], &g.random[k]);
 	}
 	if (!r)
-		r = tell(p, "read_in_order", "bytes_per_s", page_bytes, &g.in_order[0],
-			 &g.in_order[1]);
+		r = pages_report_row(p, "read_in_order", "bytes_per_s", page_bytes, &g.in_order[0],
+				     &g.in_order[1]);
 	return r ? r
-		 : tell(p, "read_at_random", "bytes_per_s", page_bytes, &g.random[0], &g.random[1]);
+		 : pages_report_row(p, "read_at_random", "bytes_per_s", page_bytes, &g.random[0],
+				    &g.random[1]);
 }
 
 /* ---- plans ---- */
 
 /* How long no step could begin. */
-static int change(struct mm_gpu_tenant *t, uint32_t alpha, struct mm_series *held)
+static int plan_change_measure(struct mm_gpu_tenant *t, uint32_t alpha, struct mm_series *held)
 {
 	struct mm_client_info before, after;
 	struct mm_plan_set set;
@@ -153,17 +155,17 @@ static int measure_changes(struct pages *p, struct mm_gpu_tenant *t)
 	int r = mm_gpu_engine_open(&engine, t);
 
 	for (uint32_t i = 0; !r && i < p->bench->sizes.repeat; i++) {
-		r = change(t, t->layers / 2, &away);
+		r = plan_change_measure(t, t->layers / 2, &away);
 		/* The tenant lives: the layers that cycle have been in their slots. */
 		if (!r)
 			r = mm_gpu_engine_step(&engine, &step_s);
 		if (!r)
-			r = change(t, 0, &back);
+			r = plan_change_measure(t, 0, &back);
 	}
 	if (!r)
-		r = tell(p, "plan_away", "s", t->page_bytes, &away, NULL);
+		r = pages_report_row(p, "plan_away", "s", t->page_bytes, &away, NULL);
 	if (!r)
-		r = tell(p, "plan_back", "s", t->page_bytes, &back, NULL);
+		r = pages_report_row(p, "plan_back", "s", t->page_bytes, &back, NULL);
 	mm_gpu_engine_close(&engine);
 	mm_series_done(&away);
 	mm_series_done(&back);
@@ -196,7 +198,7 @@ int mm_gpu_pages_run(struct mm_gpu_bench *bench)
 	if (!r)
 		r = mm_gpu_module_open(&p.module, &p.dev);
 	if (!r)
-		r = make_rows(&p);
+		r = gather_make_rows(&p);
 	if (!r)
 		r = mm_gpu_host_open(&p.dev, bench->sizes.copied_bytes / 4, &p.host);
 	for (uint32_t i = 0; !r && i < bench->sizes.n_pages; i++) {

@@ -115,7 +115,7 @@ static void print_value(double value, const char *unit, char *text, size_t bytes
 	snprintf(text, bytes, "%.4g %s", value, unit);
 }
 
-static double number(const json_t *object, const char *key)
+static double json_number(const json_t *object, const char *key)
 {
 	return json_number_value(json_object_get(object, key));
 }
@@ -168,8 +168,8 @@ static void print_goal(const json_t *row, bool rehearsal, char *text, size_t byt
 	*text = '\0';
 	if (!goal)
 		return;
-	snprintf(text, bytes, "%s %.3g%s",
-		 least ? ">=" : "<=", least ? json_number_value(least) : number(goal, "at_most"),
+	snprintf(text, bytes, "%s %.3g%s", least ? ">=" : "<=",
+		 least ? json_number_value(least) : json_number(goal, "at_most"),
 		 rehearsal                  ? ""
 		 : json_is_true(reached)    ? ", reached"
 		 : json_is_boolean(reached) ? ", MISSED"
@@ -189,14 +189,14 @@ void mm_gpu_row_print(const json_t *row, bool rehearsal)
 	print_params(row, params, sizeof(params));
 	snprintf(name, sizeof(name), "%s %s%s", json_string_value(json_object_get(row, "part")),
 		 json_string_value(json_object_get(row, "name")), params);
-	print_value(number(figure, "median"), unit, value, sizeof(value));
-	print_value(number(figure, "p10"), unit, p10, sizeof(p10));
-	print_value(number(figure, "p90"), unit, p90, sizeof(p90));
+	print_value(json_number(figure, "median"), unit, value, sizeof(value));
+	print_value(json_number(figure, "p10"), unit, p10, sizeof(p10));
+	print_value(json_number(figure, "p90"), unit, p90, sizeof(p90));
 	snprintf(spread, sizeof(spread), "(%s - %s)", p10, p90);
 	if (reference)
-		print_value(number(reference, "median"), unit, other, sizeof(other));
+		print_value(json_number(reference, "median"), unit, other, sizeof(other));
 	if (json_object_get(row, "ratio"))
-		snprintf(ratio, sizeof(ratio), "%.3f", number(row, "ratio"));
+		snprintf(ratio, sizeof(ratio), "%.3f", json_number(row, "ratio"));
 	print_goal(row, rehearsal, goal, sizeof(goal));
 	printf("%-60s %12s  %-26s %12s %8s  %s\n", name, value, spread, other, ratio, goal);
 }

@@ -226,8 +226,8 @@ static const struct {
 
 /* ---- measuring ---- */
 
-static int measure_launches(struct rows *k, enum mm_kernel kernel, const union args *args,
-			    double *ret_s)
+static int rows_time_launches(struct rows *k, enum mm_kernel kernel, const union args *args,
+			      double *ret_s)
 {
 	double took_s = 0;
 	int r = mm_gpu_time_begin(&k->dev);
@@ -241,7 +241,7 @@ static int measure_launches(struct rows *k, enum mm_kernel kernel, const union a
 }
 
 /* From z, which nobody reads, to itself: random bytes stay where they are needed. */
-static int measure_copy(struct rows *k, double *ret_rate)
+static int rows_time_copy(struct rows *k, double *ret_rate)
 {
 	const uint64_t half = k->z.bytes / 2;
 	double took_s = 0;
@@ -278,9 +278,9 @@ static int run_kernel(struct rows *k, size_t index)
 	for (uint32_t i = 0; !r && i <= k->bench->sizes.repeat; i++) {
 		double launch_s, copy_rate;
 
-		r = measure_launches(k, kernels[index].kernel, &args, &launch_s);
+		r = rows_time_launches(k, kernels[index].kernel, &args, &launch_s);
 		if (!r)
-			r = measure_copy(k, &copy_rate);
+			r = rows_time_copy(k, &copy_rate);
 		if (r || !i)
 			continue;
 		mm_series_add(&rate, bytes / launch_s);
@@ -317,7 +317,7 @@ static void fill_words(const struct rows *k, struct words *head, uint32_t *ids)
 		table[i] = (blocks - 1 - i) * (2 * part / MM_KV_UNIT_BYTES);
 }
 
-static int make_words(struct rows *k)
+static int rows_make_words(struct rows *k)
 {
 	const uint64_t n = 3 * (uint64_t)k->rows + k->rows / BLOCK_TOKENS;
 	const uint64_t bytes = sizeof(struct words) + n * sizeof(uint32_t);
@@ -340,7 +340,7 @@ static int make_words(struct rows *k)
 			   "cuMemcpyHtoD");
 }
 
-static int prepare(struct rows *k)
+static int rows_prepare(struct rows *k)
 {
 	struct mm_gpu_range *const ranges[] = { &k->x, &k->y, &k->z };
 	const uint64_t bytes = k->bench->sizes.buffer_bytes;
@@ -357,13 +357,13 @@ static int prepare(struct rows *k)
 		if (!r)
 			r = mm_gpu_randomize(&k->dev, ranges[i]->va, bytes, true);
 	}
-	return r ? r : make_words(k);
+	return r ? r : rows_make_words(k);
 }
 
 int mm_gpu_kernels_run(struct mm_gpu_bench *bench)
 {
 	struct rows k = { .bench = bench };
-	int r = prepare(&k);
+	int r = rows_prepare(&k);
 
 	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(kernels); i++) {
 		mm_gpu_progress(bench, "%s", kernels[i].name);

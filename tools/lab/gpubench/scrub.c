@@ -59,7 +59,7 @@ static int by_copy(struct scrub *s, double *ret_s)
 	return r ? r : mm_gpu_time_end(&s->dev, ret_s);
 }
 
-static int measure(struct scrub *s, bool counts)
+static int scrub_measure(struct scrub *s, bool counts)
 {
 	const uint64_t page = s->range.page_bytes;
 	const uint64_t batch = MM_MAX(MM_XSCRUB_BYTES / page, 1) * page;
@@ -87,7 +87,7 @@ static int measure(struct scrub *s, bool counts)
 	return 0;
 }
 
-static int report(struct scrub *s)
+static int scrub_report(struct scrub *s)
 {
 	const json_int_t page = (json_int_t)s->range.page_bytes;
 	const struct {
@@ -123,9 +123,9 @@ static int scrub_pages(struct scrub *s, uint64_t page_bytes)
 
 	mm_gpu_progress(b, "pages of %llu KiB", (unsigned long long)page_bytes >> 10);
 	for (uint32_t i = 0; !r && i <= b->sizes.repeat; i++)
-		r = measure(s, i > 0);
+		r = scrub_measure(s, i > 0);
 	if (!r)
-		r = report(s);
+		r = scrub_report(s);
 	mm_gpu_range_close(&s->dev, &s->range);
 	mm_series_done(&s->runs);
 	mm_series_done(&s->pages);

@@ -42,7 +42,7 @@ static int by_mmd(struct stream *s, bool counts)
 	return r;
 }
 
-static int bare(struct stream *s, bool counts)
+static int copies_measure(struct stream *s, bool counts)
 {
 	const uint64_t bytes = s->set.m * s->tenant->layer_bytes * s->bench->sizes.steps;
 	double took_s = 0;
@@ -54,7 +54,7 @@ static int bare(struct stream *s, bool counts)
 	return r;
 }
 
-static int report(struct stream *s, uint64_t streamed_bytes)
+static int stream_report(struct stream *s, uint64_t streamed_bytes)
 {
 	const struct mm_gpu_result result = {
 		.name = "h2d",
@@ -74,7 +74,7 @@ static int report(struct stream *s, uint64_t streamed_bytes)
 	return mm_gpu_result(s->bench, &result);
 }
 
-static int measure(struct stream *s)
+static int stream_measure(struct stream *s)
 {
 	struct mm_daemon *mmd = &s->tenant->mmd;
 	uint64_t before = 0, after = 0;
@@ -83,11 +83,11 @@ static int measure(struct stream *s)
 	for (uint32_t i = 0; !r && i <= s->bench->sizes.repeat; i++) {
 		r = by_mmd(s, i > 0);
 		if (!r)
-			r = bare(s, i > 0);
+			r = copies_measure(s, i > 0);
 	}
 	if (!r)
 		r = mm_daemon_status(mmd, "bytes_streamed", &after, s->bench->err);
-	return r ? r : report(s, after - before);
+	return r ? r : stream_report(s, after - before);
 }
 
 int mm_gpu_stream_pages(struct mm_gpu_tenant *tenant, const struct mm_gpu_host *host)
@@ -103,7 +103,7 @@ int mm_gpu_stream_pages(struct mm_gpu_tenant *tenant, const struct mm_gpu_host *
 	if (!r)
 		r = mm_gpu_engine_open(&s.engine, tenant);
 	if (!r)
-		r = measure(&s);
+		r = stream_measure(&s);
 	mm_gpu_engine_close(&s.engine);
 	mm_gpu_range_close(tenant->dev, &s.range);
 	mm_series_done(&s.figure);

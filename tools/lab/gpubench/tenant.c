@@ -111,7 +111,8 @@ uint64_t mm_gpu_tenant_pool(const struct mm_gpu_bench *bench)
 }
 
 /* A device that keeps time needs no bytes. */
-static int make_model(struct mm_gpu_bench *b, const struct mm_gpu_shape *shape, const char *dir)
+static int shape_make_model(struct mm_gpu_bench *b, const struct mm_gpu_shape *shape,
+			    const char *dir)
 {
 	char program[PATH_MAX + 16], log[PATH_MAX + 32], how[64], words[1024], number[5][16];
 	char *argv[] = { program,     b->timed ? "sparse" : "random",
@@ -151,7 +152,7 @@ int mm_gpu_model(struct mm_gpu_bench *bench, const struct mm_gpu_shape *shape, c
 
 	snprintf(ret_dir, PATH_MAX, "%.3800s/%s", bench->work_dir, name);
 	snprintf(config, sizeof(config), "%s/config.json", ret_dir);
-	return access(config, F_OK) ? make_model(bench, shape, ret_dir) : 0;
+	return access(config, F_OK) ? shape_make_model(bench, shape, ret_dir) : 0;
 }
 
 int mm_gpu_tenant_load(struct mm_gpu_tenant *t)

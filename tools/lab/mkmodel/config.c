@@ -15,7 +15,7 @@ const char *mk_dtype_name(enum mm_dtype dtype, bool torch)
 	return torch ? "bfloat16" : "BF16";
 }
 
-static int fail(char *err, const char *text)
+static int config_fail(char *err, const char *text)
 {
 	snprintf(err, MK_ERROR_BYTES, "%s", text);
 	return -EINVAL;
@@ -24,13 +24,14 @@ static int fail(char *err, const char *text)
 static int check_rope(const struct mm_rope *rope, char *err)
 {
 	if (!(rope->theta >= 1 && rope->theta <= 1e12))
-		return fail(err, "RoPE's theta must be from 1 to 1e12");
+		return config_fail(err, "RoPE's theta must be from 1 to 1e12");
 	if (rope->scaling != MM_ROPE_UNSCALED && !(rope->factor >= 1 && rope->factor <= 1e6))
-		return fail(err, "RoPE scaling: the factor must be from 1 to 1e6");
+		return config_fail(err, "RoPE scaling: the factor must be from 1 to 1e6");
 	if (rope->scaling == MM_ROPE_LLAMA3 &&
 	    !(rope->low_factor > 0 && rope->high_factor > rope->low_factor &&
 	      rope->high_factor <= 1e6 && rope->original >= 1 && rope->original <= 1u << 24))
-		return fail(err, "llama3 scaling: needs 0 < low < high <= 1e6 and original >= 1");
+		return config_fail(err,
+				   "llama3 scaling: needs 0 < low < high <= 1e6 and original >= 1");
 	return 0;
 }
 
@@ -38,15 +39,17 @@ static int check_family(const struct mm_arch *a, char *err)
 {
 	if (a->family != MM_FAMILY_OPT) {
 		if (a->head_dim % 2)
-			return fail(err, "head size (hidden / heads) is odd: RoPE needs pairs");
+			return config_fail(err,
+					   "head size (hidden / heads) is odd: RoPE needs pairs");
 		if (a->embed_dim != a->hidden || a->post_norm || a->no_final_norm)
-			return fail(err, "only OPT has another embedding size or norms behind");
+			return config_fail(err,
+					   "only OPT has another embedding size or norms behind");
 		return check_rope(&a->rope, err);
 	}
 	if (a->kv_heads != a->heads)
-		return fail(err, "OPT has as many KV heads as heads");
+		return config_fail(err, "OPT has as many KV heads as heads");
 	if (a->rope.scaling != MM_ROPE_UNSCALED)
-		return fail(err, "OPT has no RoPE to scale");
+		return config_fail(err, "OPT has no RoPE to scale");
 	return 0;
 }
 
@@ -54,17 +57,18 @@ int mk_arch_check(const struct mm_arch *a, char *err)
 {
 	if (!a->hidden || !a->ffn || !a->layers || !a->heads || !a->kv_heads || !a->vocab ||
 	    !a->max_position)
-		return fail(err, "every size must be at least 1");
+		return config_fail(err, "every size must be at least 1");
 	if (a->hidden > 1u << 20 || a->ffn > 1u << 22 || a->layers > 4096 || a->vocab > 1u << 24 ||
 	    a->max_position > 1u << 24 || a->embed_dim > 1u << 20)
-		return fail(err, "a size is out of range (hidden <= 1Mi, ffn <= 4Mi, layers <= "
-				 "4096, vocab and max position <= 16Mi)");
+		return config_fail(err,
+				   "a size is out of range (hidden <= 1Mi, ffn <= 4Mi, layers <= "
+				   "4096, vocab and max position <= 16Mi)");
 	if (a->hidden % a->heads || a->head_dim != a->hidden / a->heads)
-		return fail(err, "hidden size is not a multiple of the number of heads");
+		return config_fail(err, "hidden size is not a multiple of the number of heads");
 	if (a->heads % a->kv_heads)
-		return fail(err, "heads are not a multiple of the KV heads");
+		return config_fail(err, "heads are not a multiple of the KV heads");
 	if (a->head_dim > MM_HEAD_DIM_MAX)
-		return fail(err, "head size (hidden / heads) is larger than 256");
+		return config_fail(err, "head size (hidden / heads) is larger than 256");
 	return check_family(a, err);
 }
 
@@ -80,7 +84,7 @@ static json_t *rope_scaling(const struct mm_rope *rope)
 	return json_null();
 }
 
-static json_t *llama(const struct mm_arch *a)
+static json_t *llama_config(const struct mm_arch *a)
 {
 	return json_pack("{s:s,s:I,s:I,s:I,s:f,s:f,s:o}", "hidden_act", "silu", "intermediate_size",
 			 (json_int_t)a->ffn, "num_key_value_heads", (json_int_t)a->kv_heads,
@@ -88,7 +92,7 @@ static json_t *llama(const struct mm_arch *a)
 			 "rope_theta", a->rope.theta, "rope_scaling", rope_scaling(&a->rope));
 }
 
-static json_t *opt(const struct mm_arch *a)
+static json_t *opt_config(const struct mm_arch *a)
 {
 	return json_pack("{s:s,s:I,s:I,s:b,s:b,s:b,s:b}", "activation_function", "relu", "ffn_dim",
 			 (json_int_t)a->ffn, "word_embed_proj_dim", (json_int_t)a->embed_dim,
@@ -96,7 +100,7 @@ static json_t *opt(const struct mm_arch *a)
 			 a->no_final_norm, "enable_bias", 1, "layer_norm_elementwise_affine", 1);
 }
 
-static json_t *common(const struct mm_arch *a, enum mm_dtype dtype)
+static json_t *common_config(const struct mm_arch *a, enum mm_dtype dtype)
 {
 	return json_pack("{s:[s],s:s,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:i,s:i}", "architectures",
 			 mm_family_architecture(a->family), "model_type", mm_family_name(a->family),
@@ -109,8 +113,8 @@ static json_t *common(const struct mm_arch *a, enum mm_dtype dtype)
 
 json_t *mk_config_json(const struct mm_arch *a, enum mm_dtype dtype)
 {
-	json_t *config = common(a, dtype);
-	json_t *more = a->family == MM_FAMILY_OPT ? opt(a) : llama(a);
+	json_t *config = common_config(a, dtype);
+	json_t *more = a->family == MM_FAMILY_OPT ? opt_config(a) : llama_config(a);
 	int r = !config || !more ? -1 : json_object_update(config, more);
 
 	if (!r && a->family == MM_FAMILY_LLAMA)

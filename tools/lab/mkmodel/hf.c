@@ -26,7 +26,7 @@ struct writer {
 	char *err;
 };
 
-static int fail(char *err, int error, const char *text)
+static int hf_fail(char *err, int error, const char *text)
 {
 	snprintf(err, MK_ERROR_BYTES, "%s", text);
 	return error;
@@ -42,7 +42,7 @@ static int fail_path(struct writer *w, const char *what)
 
 /* ---- tensors ---- */
 
-static struct mk_tensor tensor(const struct writer *w, enum mm_weight weight, uint32_t layer)
+static struct mk_tensor writer_tensor(const struct writer *w, enum mm_weight weight, uint32_t layer)
 {
 	const struct mm_arch *a = &w->source->arch;
 	struct mk_tensor t = { .weight = weight, .layer = layer };
@@ -75,7 +75,7 @@ static int walk_one(struct writer *w, struct walk *walk, enum mm_weight weight, 
 		return 0;
 	}
 	walk->at++;
-	t = tensor(w, weight, layer);
+	t = writer_tensor(w, weight, layer);
 	return walk->visit(w, &t, walk->arg);
 }
 
@@ -113,12 +113,12 @@ static int header_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 					  mk_dtype_name(t->dtype, false), "shape", shape,
 					  "data_offsets", (json_int_t)h->offset,
 					  (json_int_t)(h->offset + t->bytes))))
-		return fail(w->err, -ENOMEM, "out of memory");
+		return hf_fail(w->err, -ENOMEM, "out of memory");
 	h->offset += t->bytes;
 	return 0;
 }
 
-static void free_json(json_t **j)
+static void hf_json_done(json_t **j)
 {
 	json_decref(*j);
 }
@@ -126,7 +126,7 @@ static void free_json(json_t **j)
 /* Eight bytes of length, then JSON padded with spaces so that the data begin aligned. */
 static int write_header(struct writer *w)
 {
-	mm_cleanup(free_json) json_t *object = json_object();
+	mm_cleanup(hf_json_done) json_t *object = json_object();
 	struct header h = { object, 0 };
 	mm_cleanup(mm_free_ptr) char *text = NULL;
 	uint64_t length, padded;
@@ -136,7 +136,7 @@ static int write_header(struct writer *w)
 		return r;
 	text = json_dumps(object, JSON_COMPACT);
 	if (!text)
-		return fail(w->err, -ENOMEM, "out of memory");
+		return hf_fail(w->err, -ENOMEM, "out of memory");
 	length = strlen(text);
 	padded = mm_round_up(length, 8);
 	if (fwrite(&padded, sizeof(padded), 1, w->file) != 1 ||
@@ -203,7 +203,7 @@ static int write_data(struct writer *w)
 	each_tensor(w, count_tensor, &n);
 	list.tensors = tensors = calloc(n + 1, sizeof(*tensors));
 	if (!tensors)
-		return fail(w->err, -ENOMEM, "out of memory");
+		return hf_fail(w->err, -ENOMEM, "out of memory");
 	each_tensor(w, list_tensor, &list);
 	errno = 0;
 	header = fflush(w->file) ? -1 : ftello(w->file);
@@ -228,7 +228,7 @@ static int write_safetensors(struct writer *w)
 static int write_json(struct writer *w, const json_t *json)
 {
 	if (!json)
-		return fail(w->err, -ENOMEM, "out of memory");
+		return hf_fail(w->err, -ENOMEM, "out of memory");
 	if (json_dumpf(json, w->file, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) ||
 	    fputc('\n', w->file) == EOF)
 		return fail_path(w, "write");
@@ -237,7 +237,8 @@ static int write_json(struct writer *w, const json_t *json)
 
 static int write_config(struct writer *w)
 {
-	mm_cleanup(free_json) json_t *config = mk_config_json(&w->source->arch, w->format->dtype);
+	mm_cleanup(hf_json_done) json_t *config =
+		mk_config_json(&w->source->arch, w->format->dtype);
 
 	return write_json(w, config);
 }
@@ -250,7 +251,7 @@ static int write_file(struct writer *w, const char *dir, const char *name,
 	int r;
 
 	if (snprintf(final, sizeof(final), "%s/%s", dir, name) >= (int)sizeof(final) - 5)
-		return fail(w->err, -ENAMETOOLONG, "the output's path is too long");
+		return hf_fail(w->err, -ENAMETOOLONG, "the output's path is too long");
 	snprintf(w->path, sizeof(w->path), "%.*s.part", PATH_MAX - 6, final);
 	w->file = fopen(w->path, "wbe");
 	if (!w->file)
@@ -285,7 +286,7 @@ static int add_size(struct writer *w, const struct mk_tensor *t, void *arg)
 static int index_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 {
 	if (json_object_set_new(w->index, t->name, json_string(arg)))
-		return fail(w->err, -ENOMEM, "out of memory");
+		return hf_fail(w->err, -ENOMEM, "out of memory");
 	return 0;
 }
 
@@ -294,7 +295,7 @@ struct cut {                  /* looks for the end of a shard */
 	uint32_t at;
 };
 
-static int advance(struct writer *w, const struct mk_tensor *t, void *arg)
+static int tensor_advance(struct writer *w, const struct mk_tensor *t, void *arg)
 {
 	struct cut *c = arg;
 
@@ -315,7 +316,7 @@ static void cut_shard(struct writer *w, uint32_t i, const struct sizes *all)
 	w->first = 0;
 	w->end = UINT32_MAX;
 	if (i + 1 < n)
-		each_tensor(w, advance, &cut);
+		each_tensor(w, tensor_advance, &cut);
 	else
 		cut.at = all->tensors;
 	w->first = first;
@@ -325,7 +326,7 @@ static void cut_shard(struct writer *w, uint32_t i, const struct sizes *all)
 static int write_index(struct writer *w)
 {
 	struct sizes all = { 0 };
-	mm_cleanup(free_json) json_t *root = NULL;
+	mm_cleanup(hf_json_done) json_t *root = NULL;
 
 	w->first = 0;
 	w->end = UINT32_MAX;
@@ -363,14 +364,14 @@ static int write_shards(struct writer *w, const char *dir)
 int mk_write(const struct mk_source *source, const char *dir, const struct mk_format *format,
 	     char *err)
 {
-	mm_cleanup(free_json) json_t *index = json_object();
+	mm_cleanup(hf_json_done) json_t *index = json_object();
 	struct writer w = {
 		.source = source, .format = format, .end = UINT32_MAX, .index = index, .err = err
 	};
 	int r;
 
 	if (!index)
-		return fail(err, -ENOMEM, "out of memory");
+		return hf_fail(err, -ENOMEM, "out of memory");
 	if (mkdir(dir, 0777) && errno != EEXIST) {
 		snprintf(w.path, sizeof(w.path), "%s", dir);
 		return fail_path(&w, "create the folder");

@@ -65,7 +65,7 @@ static int parse_arch(const int32_t header[7], struct mm_arch *ret_arch, char *e
 	return 0;
 }
 
-static int check(struct mk_llama2c *c, char *err)
+static int llama2c_check(struct mk_llama2c *c, char *err)
 {
 	int32_t header[7];
 	uint64_t want;
@@ -121,7 +121,7 @@ int mk_llama2c_open(const char *path, struct mk_llama2c *ret_ckpt, char *err)
 		snprintf(err, MK_ERROR_BYTES, "%s: %s", path, strerror(-r));
 		return r;
 	}
-	r = check(&c, err);
+	r = llama2c_check(&c, err);
 	if (r) {
 		snprintf(why, sizeof(why), "%.*s", (int)sizeof(why) - 1, err);
 		snprintf(err, MK_ERROR_BYTES, "%.3000s: %s", path, why);

@@ -14,7 +14,7 @@
 #include "tools/lab/mkmodel/sources.h"
 #include "libclient/model/shapes.h"
 
-static int fail(const char *err)
+static int mkmodel_fail(const char *err)
 {
 	fprintf(stderr, "mkmodel: %s\n", err);
 	return EXIT_FAILURE;
@@ -24,7 +24,7 @@ static int write_model(const struct mk_source *source, const char *dir, const st
 {
 	char err[MK_ERROR_BYTES];
 
-	return mk_write(source, dir, &o->format, err) ? fail(err) : EXIT_SUCCESS;
+	return mk_write(source, dir, &o->format, err) ? mkmodel_fail(err) : EXIT_SUCCESS;
 }
 
 static int run_llama2c(const struct mk_options *o, const char *path, const char *dir)
@@ -34,7 +34,7 @@ static int run_llama2c(const struct mk_options *o, const char *path, const char 
 	struct mk_source source;
 
 	if (mk_llama2c_open(path, &ckpt, err))
-		return fail(err);
+		return mkmodel_fail(err);
 	source = (struct mk_source){ ckpt.arch, mk_llama2c_row, &ckpt };
 	return write_model(&source, dir, o);
 }
@@ -54,7 +54,7 @@ static int write_shape(const struct mk_options *o, const struct mm_arch *base, m
 	return write_model(&source, dir, o);
 }
 
-static struct mm_arch small(enum mm_family family)
+static struct mm_arch small_arch(enum mm_family family)
 {
 	const bool opt = family == MM_FAMILY_OPT;
 
@@ -87,7 +87,7 @@ static int run_shaped(const struct mk_options *o, mk_row_fn *row, const char *di
 		return unknown_shape(o->shape);
 	if (o->shape && o->family_given)
 		return mk_usage("is the model's own", "--family");
-	base = shape ? shape->arch : small(o->given.family);
+	base = shape ? shape->arch : small_arch(o->given.family);
 	return write_shape(o, &base, row, dir);
 }
 
@@ -102,7 +102,7 @@ static int run_sparse(const struct mk_options *options, const char *dir)
 	return run_shaped(&o, NULL, dir);
 }
 
-static void list(const struct mk_shapes *shapes)
+static void shapes_print(const struct mk_shapes *shapes)
 {
 	printf("%-20s %-6s %7s %7s %6s %9s %7s %8s\n", "model", "family", "layers", "hidden",
 	       "heads", "kv heads", "ffn", "vocab");
@@ -122,9 +122,9 @@ static int run_shapes(const struct mk_options *o, const char *path, const char *
 	char err[MK_ERROR_BYTES];
 
 	if (mk_shapes_read(path, &shapes, err))
-		return fail(err);
+		return mkmodel_fail(err);
 	if (!dir) {
-		list(&shapes);
+		shapes_print(&shapes);
 		return EXIT_SUCCESS;
 	}
 	for (size_t i = 0; i < shapes.n; i++)

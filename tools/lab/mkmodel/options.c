@@ -74,7 +74,7 @@ static int parse_u64(const char *text, uint64_t max, uint64_t *ret_value)
 	return 0;
 }
 
-static int parse_dtype(const char *text, enum mm_dtype *ret_dtype)
+static int dtype_parse(const char *text, enum mm_dtype *ret_dtype)
 {
 	static const char *const names[] = {
 		[MM_DTYPE_F32] = "f32", [MM_DTYPE_F16] = "f16", [MM_DTYPE_BF16] = "bf16"
@@ -195,11 +195,11 @@ static int set_format(struct mk_options *o, int c, const char *arg)
 
 	if (c == OPT_DTYPE) {
 		o->dtype_given = true;
-		return parse_dtype(arg, &o->format.dtype);
+		return dtype_parse(arg, &o->format.dtype);
 	}
 	if (c == OPT_VECTOR_DTYPE) {
 		o->vector_dtype_given = true;
-		return parse_dtype(arg, &o->format.vector_dtype);
+		return dtype_parse(arg, &o->format.vector_dtype);
 	}
 	if (parse_u64(arg, MK_SHARDS_MAX, &value) || !value)
 		return -EINVAL;
@@ -243,7 +243,7 @@ static int set_option(struct mk_options *o, int c, const char *arg)
 }
 
 /* What an option takes instead, where that is one of a few words. */
-static const char *choices(int c)
+static const char *option_choices(int c)
 {
 	switch (c) {
 	case OPT_DTYPE:
@@ -262,7 +262,7 @@ static int say_wrong(const char *name, int c, const char *arg)
 {
 	if (arg)
 		fprintf(stderr, "mkmodel: --%s: '%s' %s (see mkmodel --help)\n", name, arg,
-			choices(c));
+			option_choices(c));
 	else
 		fprintf(stderr, "mkmodel: --%s: contradicts another option\n", name);
 	return MK_EXIT_USAGE;
@@ -297,7 +297,7 @@ int mk_options_parse(int argc, char **argv, struct mk_options *o)
 }
 
 /* @part of @whole, for another whole; at least 1. */
-static uint32_t proportion(uint32_t part, uint32_t whole, uint32_t other)
+static uint32_t proportion_of(uint32_t part, uint32_t whole, uint32_t other)
 {
 	return (uint32_t)MM_MAX((uint64_t)part * other / MM_MAX(whole, 1), 1);
 }
@@ -311,9 +311,9 @@ static void apply_sizes(const struct mm_arch *g, struct mm_arch *a)
 		   : base.head_dim ? MM_MAX(a->hidden / base.head_dim, 1)
 				   : base.heads;
 	a->kv_heads = g->kv_heads     ? g->kv_heads
-		      : base.kv_heads ? proportion(base.kv_heads, base.heads, a->heads)
+		      : base.kv_heads ? proportion_of(base.kv_heads, base.heads, a->heads)
 				      : a->heads;
-	a->ffn = g->ffn ? g->ffn : proportion(base.ffn, base.hidden, a->hidden);
+	a->ffn = g->ffn ? g->ffn : proportion_of(base.ffn, base.hidden, a->hidden);
 	a->layers = g->layers ? g->layers : base.layers;
 	a->vocab = g->vocab ? g->vocab : base.vocab;
 	a->max_position = g->max_position ? g->max_position : base.max_position;

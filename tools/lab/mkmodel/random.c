@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* One step of splitmix64: a counter in, well mixed bits out. */
-static uint64_t mix(uint64_t x)
+static uint64_t splitmix64_bits(uint64_t x)
 {
 	x += UINT64_C(0x9e3779b97f4a7c15);
 	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -13,7 +13,7 @@ static uint64_t mix(uint64_t x)
 }
 
 /* Uniform in [-1, 1), in steps of 2^-23: exact in F32. */
-static float uniform(uint64_t bits)
+static float uniform_of(uint64_t bits)
 {
 	return (float)((int32_t)(bits >> 40) - (1 << 23)) * 0x1p-23f;
 }
@@ -30,7 +30,8 @@ static bool is_gain(enum mm_weight weight)
  * others, or the residual would carry a token through a tied head; where norms follow, smaller
  * blocks, or the layers would forget what they were given.
  */
-static float width(const struct mm_arch *a, enum mm_weight weight, uint32_t rows, uint32_t columns)
+static float weight_width(const struct mm_arch *a, enum mm_weight weight, uint32_t rows,
+			  uint32_t columns)
 {
 	const float even = sqrtf(3.0f / (float)columns);
 
@@ -54,12 +55,16 @@ static float width(const struct mm_arch *a, enum mm_weight weight, uint32_t rows
 void mk_random_row(void *context, enum mm_weight weight, uint32_t layer, uint32_t row, float *out)
 {
 	const struct mk_random *r = context;
-	const uint64_t stream = mix(mix(mix(r->seed) + (uint64_t)weight) + layer) + row;
+	const uint64_t stream =
+		splitmix64_bits(splitmix64_bits(splitmix64_bits(r->seed) + (uint64_t)weight) +
+				layer) +
+		row;
 	uint32_t rows, columns;
 	float scale;
 
 	mm_arch_size(&r->arch, weight, &rows, &columns);
-	scale = width(&r->arch, weight, rows, columns);
+	scale = weight_width(&r->arch, weight, rows, columns);
 	for (uint32_t i = 0; i < columns; i++)
-		out[i] = scale * uniform(mix(mix(stream) + i)) + (is_gain(weight) ? 1.0f : 0.0f);
+		out[i] = scale * uniform_of(splitmix64_bits(splitmix64_bits(stream) + i)) +
+			 (is_gain(weight) ? 1.0f : 0.0f);
 }

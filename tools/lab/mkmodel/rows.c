@@ -51,7 +51,7 @@ static uint32_t rows_of_job(const struct mk_tensor *t)
 }
 
 /* The next rows; false: there are none, or some failed. */
-static bool take(struct work *w, struct job *ret)
+static bool job_take(struct work *w, struct job *ret)
 {
 	bool some;
 
@@ -73,7 +73,7 @@ static bool take(struct work *w, struct job *ret)
  * What was taken before the first failure is done to its end: which is the first in order is
  * certain.
  */
-static void fail(struct work *w, struct place at, int error)
+static void work_fail(struct work *w, struct place at, int error)
 {
 	pthread_mutex_lock(&w->lock);
 	if (!w->error || at.tensor < w->failed.tensor ||
@@ -84,7 +84,7 @@ static void fail(struct work *w, struct place at, int error)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static int narrow(const struct mk_tensor *t, const float *row, char *out)
+static int row_narrow(const struct mk_tensor *t, const float *row, char *out)
 {
 	uint16_t *half = (uint16_t *)(void *)out;
 
@@ -117,7 +117,7 @@ static int write_all(int fd, const char *bytes, uint64_t length, uint64_t offset
 	return 0;
 }
 
-static void run(struct work *w, const struct job *job, float *row, char *out)
+static void job_run(struct work *w, const struct job *job, float *row, char *out)
 {
 	const struct mk_tensor *t = job->tensor;
 	const uint64_t each = row_bytes(t);
@@ -127,15 +127,15 @@ static void run(struct work *w, const struct job *job, float *row, char *out)
 		const struct place at = { job->at.tensor, job->at.row + i };
 
 		w->source->row(w->source->context, t->weight, t->layer, at.row, row);
-		r = narrow(t, row, out + i * each);
+		r = row_narrow(t, row, out + i * each);
 		if (r) {
-			fail(w, at, r);
+			work_fail(w, at, r);
 			return;
 		}
 	}
 	r = write_all(w->fd, out, job->rows * each, w->base + t->offset + job->at.row * each);
 	if (r)
-		fail(w, job->at, r);
+		work_fail(w, job->at, r);
 }
 
 static void *work_thread(void *user)
@@ -146,11 +146,11 @@ static void *work_thread(void *user)
 	struct job job;
 
 	if (!row || !out) {
-		fail(w, (struct place){ 0 }, -ENOMEM);
+		work_fail(w, (struct place){ 0 }, -ENOMEM);
 		return NULL;
 	}
-	while (take(w, &job))
-		run(w, &job, row, out);
+	while (job_take(w, &job))
+		job_run(w, &job, row, out);
 	return NULL;
 }
 
@@ -163,7 +163,7 @@ static uint64_t count_jobs(const struct work *w)
 	return jobs;
 }
 
-static size_t threads(uint64_t jobs)
+static size_t thread_count(uint64_t jobs)
 {
 	cpu_set_t set;
 	const int cores = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
@@ -174,7 +174,7 @@ static size_t threads(uint64_t jobs)
 /* The calling thread is one of them; where others cannot be had it does their part. */
 static void run_all(struct work *w)
 {
-	const size_t n = threads(count_jobs(w));
+	const size_t n = thread_count(count_jobs(w));
 	pthread_t thread[THREADS_MAX];
 	size_t started = 0;
 

@@ -15,7 +15,7 @@ struct reader {
 	size_t index; /* of the model */
 };
 
-static int MM_PRINTF(2, 3) fail(struct reader *r, const char *format, ...)
+static int MM_PRINTF(2, 3) shapes_fail(struct reader *r, const char *format, ...)
 {
 	char text[512];
 	va_list args;
@@ -44,7 +44,7 @@ static int read_sizes(struct reader *r, const json_t *model, struct mm_arch *a)
 
 		if (!json_is_integer(v) || json_integer_value(v) < 1 ||
 		    json_integer_value(v) > INT32_MAX)
-			return fail(r, "%s must be a whole number above 0", sizes[i].key);
+			return shapes_fail(r, "%s must be a whole number above 0", sizes[i].key);
 		*sizes[i].at = (uint32_t)json_integer_value(v);
 	}
 	return 0;
@@ -60,11 +60,11 @@ static int read_family(struct reader *r, const json_t *model, struct mm_arch *a)
 	while (f < MM_FAMILY_COUNT && (!name || strcmp(name, mm_family_name(f))))
 		f++;
 	if (f == MM_FAMILY_COUNT)
-		return fail(r, "family must be llama, qwen2 or opt");
+		return shapes_fail(r, "family must be llama, qwen2 or opt");
 	if (!json_is_boolean(tied))
-		return fail(r, "tied_lm_head must be true or false");
+		return shapes_fail(r, "tied_lm_head must be true or false");
 	if (theta && !json_is_number(theta))
-		return fail(r, "rope_theta must be a number");
+		return shapes_fail(r, "rope_theta must be a number");
 	a->family = f;
 	a->tied = json_is_true(tied);
 	a->rope.theta = json_number_value(theta);
@@ -77,17 +77,17 @@ static int read_model(struct reader *r, const json_t *model, struct mk_shape *s)
 	char why[MK_ERROR_BYTES];
 
 	if (!name || !*name || strlen(name) >= sizeof(s->name))
-		return fail(r, "name must be a text of 1 to %zu bytes", sizeof(s->name) - 1);
+		return shapes_fail(r, "name must be a text of 1 to %zu bytes", sizeof(s->name) - 1);
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	if (read_sizes(r, model, &s->arch) || read_family(r, model, &s->arch))
 		return -EBADMSG;
 	mm_arch_fill(&s->arch);
 	if (mk_arch_check(&s->arch, why))
-		return fail(r, "%.400s", why);
+		return shapes_fail(r, "%.400s", why);
 	return 0;
 }
 
-static void free_json(json_t **j)
+static void shapes_json_done(json_t **j)
 {
 	json_decref(*j);
 }
@@ -95,7 +95,7 @@ static void free_json(json_t **j)
 int mk_shapes_read(const char *path, struct mk_shapes *ret, char *err)
 {
 	mm_cleanup(mk_shapes_done) struct mk_shapes shapes = { 0 };
-	mm_cleanup(free_json) json_t *root = NULL;
+	mm_cleanup(shapes_json_done) json_t *root = NULL;
 	struct reader r = { .path = path, .err = err };
 	const json_t *models;
 	json_error_t where;

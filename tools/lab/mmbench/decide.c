@@ -18,7 +18,7 @@
 
 #define POLICY_CHOICES "remap, elastic, recompute or swap"
 
-static const char help_text[] =
+static const char decide_help[] =
 	"usage: mmbench decide [options]    what deciding costs, by the number of tenants\n"
 	"\n"
 	"The core of mmd under a busy load in virtual time: only its own time is measured.\n"
@@ -54,7 +54,7 @@ struct decide {
 
 /* ---- options ---- */
 
-static bool number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+static bool decide_parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
 {
 	char *end;
 
@@ -63,21 +63,21 @@ static bool number(const char *text, uint64_t least, uint64_t most, uint64_t *re
 	return !errno && *text >= '0' && *text <= '9' && !*end && *ret >= least && *ret <= most;
 }
 
-static bool points(struct decide *d, char *text)
+static bool decide_parse_points(struct decide *d, char *text)
 {
 	uint64_t n;
 
 	d->points = 0;
 	for (char *save, *part = strtok_r(text, ",", &save); part;
 	     part = strtok_r(NULL, ",", &save)) {
-		if (d->points == POINTS_MAX || !number(part, 1, 1000, &n))
+		if (d->points == POINTS_MAX || !decide_parse_number(part, 1, 1000, &n))
 			return false;
 		d->tenants[d->points++] = (uint32_t)n;
 	}
 	return d->points;
 }
 
-static bool policy(const char *name, enum mm_policy *ret)
+static bool decide_parse_policy(const char *name, enum mm_policy *ret)
 {
 	static const struct {
 		const char *name;
@@ -96,7 +96,7 @@ static bool policy(const char *name, enum mm_policy *ret)
 	return false;
 }
 
-static bool option(struct decide *d, int o, char *arg)
+static bool decide_option(struct decide *d, int o, char *arg)
 {
 	struct mm_decide_opts *l = &d->load;
 	uint64_t n = 0;
@@ -104,9 +104,9 @@ static bool option(struct decide *d, int o, char *arg)
 
 	switch (o) {
 	case 't':
-		return points(d, arg);
+		return decide_parse_points(d, arg);
 	case 'P':
-		return policy(arg, &l->policy);
+		return decide_parse_policy(arg, &l->policy);
 	case 'p':
 		d->profile = arg;
 		return true;
@@ -116,25 +116,25 @@ static bool option(struct decide *d, int o, char *arg)
 	case 'J':
 		return d->json = true;
 	case 'l':
-		ok = number(arg, 1, MM_LAYERS_MAX, &n);
+		ok = decide_parse_number(arg, 1, MM_LAYERS_MAX, &n);
 		l->layers = (uint32_t)n;
 		return ok;
 	case 'g':
-		ok = number(arg, 1, 64, &n);
+		ok = decide_parse_number(arg, 1, 64, &n);
 		l->layer_pages = (uint32_t)n;
 		return ok;
 	case 'c':
-		ok = number(arg, 1, 64, &n);
+		ok = decide_parse_number(arg, 1, 64, &n);
 		l->chunks = (uint32_t)n;
 		return ok;
 	case 'e':
-		return number(arg, 100, 1000000000, &l->events);
+		return decide_parse_number(arg, 100, 1000000000, &l->events);
 	case 'r':
-		ok = number(arg, 1, 100, &n);
+		ok = decide_parse_number(arg, 1, 100, &n);
 		l->runs = (uint32_t)n;
 		return ok;
 	default:
-		return number(arg, 0, UINT64_MAX, &l->seed);
+		return decide_parse_number(arg, 0, UINT64_MAX, &l->seed);
 	}
 }
 
@@ -151,7 +151,7 @@ static void say_wrong(const char *name, int o, const char *arg)
 }
 
 /* Returns the exit status, or -1: run. */
-static int options(struct decide *d, int argc, char **argv)
+static int decide_parse(struct decide *d, int argc, char **argv)
 {
 	static const struct option names[] = { { "tenants", required_argument, NULL, 't' },
 					       { "layers", required_argument, NULL, 'l' },
@@ -172,10 +172,10 @@ static int options(struct decide *d, int argc, char **argv)
 		if (o == '?')
 			return 2;
 		if (o == 'h') {
-			fputs(help_text, stdout);
+			fputs(decide_help, stdout);
 			return 0;
 		}
-		if (!option(d, o, optarg)) {
+		if (!decide_option(d, o, optarg)) {
 			say_wrong(names[index].name, o, optarg);
 			return 2;
 		}
@@ -221,7 +221,7 @@ static double per_step(const struct mm_decide_result *r)
 	return r->steps ? r->total_ns / (double)r->steps : 0;
 }
 
-static double mean(const struct mm_histogram *h)
+static double histogram_mean(const struct mm_histogram *h)
 {
 	return h->n ? h->sum / (double)h->n : 0;
 }
@@ -230,8 +230,8 @@ static json_t *histogram_json(const struct mm_histogram *h)
 {
 	return json_pack("{sI sI sI sf sI}", "events", (json_int_t)h->n, "p50_ns",
 			 (json_int_t)mm_histogram_percentile(h, 50), "p99_ns",
-			 (json_int_t)mm_histogram_percentile(h, 99), "mean_ns", mean(h), "most_ns",
-			 (json_int_t)h->most);
+			 (json_int_t)mm_histogram_percentile(h, 99), "mean_ns", histogram_mean(h),
+			 "most_ns", (json_int_t)h->most);
 }
 
 static json_t *point_json(const struct decide *d, uint32_t i)
@@ -249,7 +249,7 @@ static json_t *point_json(const struct decide *d, uint32_t i)
 			 (json_int_t)r->plan_changes);
 }
 
-static void report_json(const struct decide *d)
+static void decide_report_json(const struct decide *d)
 {
 	json_t *list = json_array();
 	json_t *all;
@@ -265,7 +265,7 @@ static void report_json(const struct decide *d)
 	json_decref(all);
 }
 
-static double us(uint64_t ns)
+static double ns_to_us(uint64_t ns)
 {
 	return (double)ns / 1e3;
 }
@@ -278,12 +278,12 @@ static void report_kinds(const struct decide *d, uint32_t i)
 		const struct mm_histogram *h = &d->result[i].kind[k];
 
 		printf("%12s %10llu %10.2f %10.2f %10.2f\n", kind_names[k],
-		       (unsigned long long)h->n, us(mm_histogram_percentile(h, 50)),
-		       us(mm_histogram_percentile(h, 99)), us(h->most));
+		       (unsigned long long)h->n, ns_to_us(mm_histogram_percentile(h, 50)),
+		       ns_to_us(mm_histogram_percentile(h, 99)), ns_to_us(h->most));
 	}
 }
 
-static void report_text(const struct decide *d)
+static void decide_report_text(const struct decide *d)
 {
 	printf("shortest step: %s on %s, one token of one sequence: %.3f ms\n", d->shape,
 	       d->profile, (double)d->step_ns / 1e6);
@@ -296,9 +296,10 @@ static void report_text(const struct decide *d)
 		uint64_t p99 = mm_histogram_percentile(&r->all, 99);
 
 		printf("%7u %9.2f %9.2f %9.2f %9.3f %8.3f%% %11.2f %8.3f%% %12llu\n", d->tenants[i],
-		       us(mm_histogram_percentile(&r->all, 50)), us(p99), us(r->all.most),
-		       r->quiet_ns / 1e3, 100.0 * (double)p99 / (double)d->step_ns,
-		       per_step(r) / 1e3, 100.0 * per_step(r) / (double)d->step_ns,
+		       ns_to_us(mm_histogram_percentile(&r->all, 50)), ns_to_us(p99),
+		       ns_to_us(r->all.most), r->quiet_ns / 1e3,
+		       100.0 * (double)p99 / (double)d->step_ns, per_step(r) / 1e3,
+		       100.0 * per_step(r) / (double)d->step_ns,
 		       (unsigned long long)r->plan_changes);
 	}
 	for (uint32_t i = 0; i < d->points; i++)
@@ -319,7 +320,7 @@ int mm_bench_decide(int argc, char **argv)
 					     .policy = MM_POLICY_REMAP },
 				   .profile = "gh200-96",
 				   .shape = "Llama-3-8B" };
-	int r = options(&d, argc, argv);
+	int r = decide_parse(&d, argc, argv);
 
 	if (r >= 0)
 		return r;
@@ -333,6 +334,6 @@ int mm_bench_decide(int argc, char **argv)
 			return 1;
 		}
 	}
-	d.json ? report_json(&d) : report_text(&d);
+	d.json ? decide_report_json(&d) : decide_report_text(&d);
 	return 0;
 }

@@ -55,7 +55,7 @@ struct load {
 	uint8_t *kind;
 };
 
-static uint64_t below(struct load *l, uint64_t n)
+static uint64_t random_below(struct load *l, uint64_t n)
 {
 	return mm_random_next(&l->rng) % n;
 }
@@ -70,7 +70,7 @@ static uint64_t real_ns(void)
 
 /* ---- what comes when ---- */
 
-static void later(struct load *l, uint64_t ns, enum what what, uint32_t who)
+static void event_schedule(struct load *l, uint64_t ns, enum what what, uint32_t who)
 {
 	uint32_t at = l->n_events++;
 
@@ -107,7 +107,7 @@ struct call {
 	int result;
 };
 
-static void enter(struct load *l, const struct call *call)
+static void call_enter(struct load *l, const struct call *call)
 {
 	switch (call->kind) {
 	case MM_DECIDE_STATS:
@@ -127,7 +127,7 @@ static void enter(struct load *l, const struct call *call)
 	}
 }
 
-static void perform(struct load *l);
+static void actions_perform(struct load *l);
 
 static void actions_take(struct load *l)
 {
@@ -136,11 +136,11 @@ static void actions_take(struct load *l)
 }
 
 /* As a shell does: the event, its actions, and when to come again. */
-static void tell(struct load *l, const struct call *call)
+static void call_make(struct load *l, const struct call *call)
 {
 	uint64_t began = real_ns(), ns;
 
-	enter(l, call);
+	call_enter(l, call);
 	actions_take(l);
 	(void)mm_core_deadline(l->core);
 	ns = real_ns() - began;
@@ -152,14 +152,14 @@ static void tell(struct load *l, const struct call *call)
 		l->kind[i] = (uint8_t)call->kind;
 	}
 	l->timed++;
-	perform(l);
+	actions_perform(l);
 }
 
-static void request(struct load *l, struct engine *e, enum mm_decide_kind kind, enum mm_op op,
-		    uint64_t epoch, uint64_t arg)
+static void request_send(struct load *l, struct engine *e, enum mm_decide_kind kind, enum mm_op op,
+			 uint64_t epoch, uint64_t arg)
 {
-	tell(l,
-	     &(struct call){ .kind = kind,
+	call_make(l, &(struct call){
+			     .kind = kind,
 			     .tenant = e->id,
 			     .msg = { .opcode = (uint16_t)op, .epoch = epoch, .arg = { arg } } });
 }
@@ -182,10 +182,10 @@ static void job_add(struct load *l, const struct mm_msg *job)
 {
 	l->job[l->job_tail++ % MM_XQ_SLOTS] = *job;
 	if (l->job_tail - l->job_head == 1)
-		later(l, job_ns(l, job), JOB, 0);
+		event_schedule(l, job_ns(l, job), JOB, 0);
 }
 
-static void told(struct load *l, struct engine *e, const struct mm_msg *msg)
+static void event_handle(struct load *l, struct engine *e, const struct mm_msg *msg)
 {
 	uint32_t index = (uint32_t)(e - l->engine);
 
@@ -194,11 +194,11 @@ static void told(struct load *l, struct engine *e, const struct mm_msg *msg)
 		e->epoch = msg->epoch;
 		e->prepared = true;
 		if (!e->active)
-			later(l, CONTROL_NS, PARK, index);
+			event_schedule(l, CONTROL_NS, PARK, index);
 		break;
 	case MM_EV_SWITCH:
 		e->epoch = msg->epoch;
-		later(l, MAP_NS, COMMIT, index);
+		event_schedule(l, MAP_NS, COMMIT, index);
 		break;
 	case MM_EV_MODEL_READY:
 		e->ready = !msg->result;
@@ -218,7 +218,7 @@ static void told(struct load *l, struct engine *e, const struct mm_msg *msg)
 	}
 }
 
-static void perform(struct load *l)
+static void actions_perform(struct load *l)
 {
 	uint32_t n = l->actions;
 
@@ -230,26 +230,26 @@ static void perform(struct load *l)
 		if (a->kind == MM_ACT_JOB)
 			job_add(l, &a->msg);
 		else if (a->kind == MM_ACT_EVENT)
-			told(l, &l->engine[MM_TENANT_INDEX(a->tenant)], &a->msg);
+			event_handle(l, &l->engine[MM_TENANT_INDEX(a->tenant)], &a->msg);
 	}
 }
 
 /* ---- engines ---- */
 
-static void release(struct load *l, struct engine *e)
+static void chunk_release(struct load *l, struct engine *e)
 {
 	uint32_t chunk = (uint32_t)__builtin_ctzll(e->chunks);
 
 	e->chunks &= e->chunks - 1;
 	e->held--;
 	e->want -= e->want != 0;
-	request(l, e, MM_DECIDE_RELEASE, MM_OP_KV_RELEASE, 0, chunk);
+	request_send(l, e, MM_DECIDE_RELEASE, MM_OP_KV_RELEASE, 0, chunk);
 }
 
 /* Requests come and end; now and then many come at once. */
 static void demand_moves(struct load *l, struct engine *e)
 {
-	uint64_t dice = below(l, 100);
+	uint64_t dice = random_below(l, 100);
 
 	if (!e->active) {
 		e->demand = 0;
@@ -264,42 +264,42 @@ static void demand_moves(struct load *l, struct engine *e)
 	e->demand = MM_MIN(e->demand, CHUNKS_MAX);
 }
 
-static void memory(struct load *l, struct engine *e)
+static void kv_adjust(struct load *l, struct engine *e)
 {
 	while (e->asked_back && e->held > e->demand) {
 		e->asked_back--;
-		release(l, e);
+		chunk_release(l, e);
 	}
 	e->asked_back = 0;
 	if (e->active && e->held > e->demand + 8)
-		release(l, e);
+		chunk_release(l, e);
 	if (e->demand > e->held && e->want != e->demand) {
 		e->want = e->demand;
-		request(l, e, MM_DECIDE_WISH, MM_OP_KV_WANT, 0, e->want);
+		request_send(l, e, MM_DECIDE_WISH, MM_OP_KV_WANT, 0, e->want);
 	} else if (e->demand <= e->held && e->want > e->held) {
 		e->want = e->held;
-		request(l, e, MM_DECIDE_WISH, MM_OP_KV_WANT, 0, e->want);
+		request_send(l, e, MM_DECIDE_WISH, MM_OP_KV_WANT, 0, e->want);
 	}
 }
 
-static void streamed(struct load *l, struct engine *e)
+static void streaming_report(struct load *l, struct engine *e)
 {
 	const struct mm_core_plan *plan = mm_core_plan(l->core, e->id);
 
 	for (uint32_t i = 0; plan && i < MM_MIN(plan->m, 4u); i++)
-		tell(l, &(struct call){ .kind = MM_DECIDE_LINK, .tenant = e->id });
+		call_make(l, &(struct call){ .kind = MM_DECIDE_LINK, .tenant = e->id });
 }
 
-static void park(struct load *l, struct engine *e)
+static void engine_park(struct load *l, struct engine *e)
 {
 	if (!e->prepared)
 		return;
 	e->prepared = false;
-	request(l, e, MM_DECIDE_ANSWER, MM_OP_PARKED, e->epoch, 0);
+	request_send(l, e, MM_DECIDE_ANSWER, MM_OP_PARKED, e->epoch, 0);
 }
 
 /* The end of a step, or a look at one that is idle. */
-static void step(struct load *l, struct engine *e)
+static void engine_end_step(struct load *l, struct engine *e)
 {
 	struct mm_tenant_stats s = { .step_seq = 2 * e->steps,
 				     .steps = e->steps,
@@ -312,19 +312,19 @@ static void step(struct load *l, struct engine *e)
 		e->steps++;
 		s.steps = s.samples = e->steps;
 		s.step_seq = 2 * e->steps;
-		s.step_ns += below(l, l->opts->step_ns / 8);
+		s.step_ns += random_below(l, l->opts->step_ns / 8);
 		l->result->steps += l->timed >= l->warm;
-		streamed(l, e);
+		streaming_report(l, e);
 	}
 	demand_moves(l, e);
-	tell(l, &(struct call){ .kind = MM_DECIDE_STATS, .tenant = e->id, .stats = &s });
-	memory(l, e);
-	park(l, e);
+	call_make(l, &(struct call){ .kind = MM_DECIDE_STATS, .tenant = e->id, .stats = &s });
+	kv_adjust(l, e);
+	engine_park(l, e);
 	if (!e->until_steps--) {
 		e->active = !e->active;
-		e->until_steps = below(l, 2 * (e->active ? ACTIVE_STEPS : IDLE_STEPS));
+		e->until_steps = random_below(l, 2 * (e->active ? ACTIVE_STEPS : IDLE_STEPS));
 	}
-	later(l, l->opts->step_ns, STEP, (uint32_t)(e - l->engine));
+	event_schedule(l, l->opts->step_ns, STEP, (uint32_t)(e - l->engine));
 }
 
 /* ---- from the beginning to the end ---- */
@@ -334,8 +334,8 @@ static void job_done(struct load *l)
 	struct call call = { .kind = MM_DECIDE_JOB, .msg = l->job[l->job_head++ % MM_XQ_SLOTS] };
 
 	if (l->job_head < l->job_tail)
-		later(l, job_ns(l, &l->job[l->job_head % MM_XQ_SLOTS]), JOB, 0);
-	tell(l, &call);
+		event_schedule(l, job_ns(l, &l->job[l->job_head % MM_XQ_SLOTS]), JOB, 0);
+	call_make(l, &call);
 }
 
 static void go_on(struct load *l)
@@ -344,21 +344,21 @@ static void go_on(struct load *l)
 
 	if (mm_core_deadline(l->core) <= l->heap[0].when_ns) {
 		l->now_ns = MM_MAX(l->now_ns, mm_core_deadline(l->core));
-		tell(l, &(struct call){ .kind = MM_DECIDE_TICK });
+		call_make(l, &(struct call){ .kind = MM_DECIDE_TICK });
 		return;
 	}
 	e = take_first(l);
 	l->now_ns = e.when_ns;
 	switch (e.what) {
 	case STEP:
-		step(l, &l->engine[e.who]);
+		engine_end_step(l, &l->engine[e.who]);
 		break;
 	case PARK:
-		park(l, &l->engine[e.who]);
+		engine_park(l, &l->engine[e.who]);
 		break;
 	case COMMIT:
-		request(l, &l->engine[e.who], MM_DECIDE_ANSWER, MM_OP_COMMITTED,
-			l->engine[e.who].epoch, 0);
+		request_send(l, &l->engine[e.who], MM_DECIDE_ANSWER, MM_OP_COMMITTED,
+			     l->engine[e.who].epoch, 0);
 		break;
 	case JOB:
 		job_done(l);
@@ -366,7 +366,7 @@ static void go_on(struct load *l)
 	}
 }
 
-static int join(struct load *l, uint32_t i)
+static int engine_join(struct load *l, uint32_t i)
 {
 	const struct mm_core_join join = { .account = i, .features = MM_FEAT_KNOWN };
 	struct mm_core_group group[MM_LAYERS_MAX + 1];
@@ -379,22 +379,23 @@ static int join(struct load *l, uint32_t i)
 	group[0] = (struct mm_core_group){ 0, PAGE_BYTES };
 	for (uint32_t k = 1; k <= l->opts->layers; k++)
 		group[k] = (struct mm_core_group){ PAGE_BYTES + (k - 1) * bytes, bytes };
-	e->until_steps = below(l, ACTIVE_STEPS);
+	e->until_steps = random_below(l, ACTIVE_STEPS);
 	mm_core_on_model(l->core, l->now_ns, e->id, i + 1, PAGE_BYTES + l->opts->layers * bytes,
 			 group, l->opts->layers + 1);
 	actions_take(l);
-	perform(l);
-	tell(l, &(struct call){ .kind = MM_DECIDE_WISH,
-				.tenant = e->id,
-				.msg = { .opcode = MM_OP_KV_DECLARE,
-					 .arg = { PAGE_BYTES, 1, CHUNKS_MAX, l->opts->chunks } } });
+	actions_perform(l);
+	call_make(l, &(struct call){
+			     .kind = MM_DECIDE_WISH,
+			     .tenant = e->id,
+			     .msg = { .opcode = MM_OP_KV_DECLARE,
+				      .arg = { PAGE_BYTES, 1, CHUNKS_MAX, l->opts->chunks } } });
 	return 0;
 }
 
 static int all_stand(struct load *l)
 {
 	for (uint32_t i = 0; i < l->opts->tenants; i++) {
-		int r = join(l, i);
+		int r = engine_join(l, i);
 
 		if (r < 0)
 			return r;
@@ -409,7 +410,7 @@ static int all_stand(struct load *l)
 /*
  * Settlings between which nothing has happened, one after the other: a clock is too coarse for one.
  */
-static void quiet(struct load *l)
+static void load_settle(struct load *l)
 {
 	struct mm_action a;
 	uint64_t began = real_ns();
@@ -424,20 +425,20 @@ static void quiet(struct load *l)
 		l->result->quiet_ns = took;
 }
 
-static int run(struct load *l)
+static int load_run(struct load *l)
 {
 	struct mm_core_stats s;
 	int r;
 
 	mm_core_on_xfer_up(l->core, l->now_ns, 1);
 	actions_take(l);
-	perform(l);
+	actions_perform(l);
 	r = all_stand(l);
 	if (r < 0)
 		return r;
-	quiet(l);
+	load_settle(l);
 	for (uint32_t i = 0; i < l->opts->tenants; i++)
-		later(l, below(l, l->opts->step_ns), STEP, i);
+		event_schedule(l, random_below(l, l->opts->step_ns), STEP, i);
 	l->result->steps = 0;
 	l->timed = 0;
 	l->warm = l->opts->events / 10;
@@ -475,7 +476,7 @@ static int run_once(const struct load *all)
 	if (l.engine && l.heap && l.job && l.action)
 		r = mm_core_create(&core, &l.core);
 	if (!r)
-		r = run(&l);
+		r = load_run(&l);
 	mm_core_destroy(l.core);
 	free(l.action);
 	free(l.job);

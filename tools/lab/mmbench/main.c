@@ -9,7 +9,7 @@
 #include "tools/lab/mmbench/serve.h"
 #include "tools/lab/mmbench/steps.h"
 
-static const char help_text[] =
+static const char mmbench_help[] =
 	"usage: mmbench serve [options]     replay a trace under each policy in turn\n"
 	"       mmbench evaluate [options]  the papers' evaluation, through the simulator\n"
 	"       mmbench steps [options]     the time of a step under each plan, on a timed device\n"
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
 		return commands[i].run(argc - 1, argv + 1);
 	}
 	if (!strcmp(command, "--help") || !strcmp(command, "-h")) {
-		fputs(help_text, stdout);
+		fputs(mmbench_help, stdout);
 		return 0;
 	}
 	if (!strcmp(command, "--version")) {

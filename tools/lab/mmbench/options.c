@@ -22,7 +22,7 @@ const char *const mm_policy_names[MM_POLICY_COUNT] = {
 
 #define POLICY_CHOICES "recompute,elastic,remap,swap,naive,naive-bounded"
 
-static const char help_text[] =
+static const char serve_help[] =
 	"usage: mmbench serve --models DIR,DIR,... [--trace FILE | --synthetic] [options]\n"
 	"\n"
 	"Starts mmd and one mmserve per model, replays a trace under each policy in turn, "
@@ -98,7 +98,7 @@ enum opt {
 	OPT_VERSION
 };
 
-static const struct option long_options[] = {
+static const struct option serve_options[] = {
 	{ "models", required_argument, NULL, OPT_MODELS },
 	{ "trace", required_argument, NULL, OPT_TRACE },
 	{ "synthetic", no_argument, NULL, OPT_SYNTHETIC },
@@ -132,7 +132,7 @@ static const struct option long_options[] = {
 
 #define wrong(...) mm_words_wrong("serve", __VA_ARGS__)
 
-static int parse_real(const char *name, const char *text, double least, double *ret_real)
+static int serve_parse_real(const char *name, const char *text, double least, double *ret_real)
 {
 	char *end;
 	double real = strtod(text, &end);
@@ -146,7 +146,7 @@ static int parse_real(const char *name, const char *text, double least, double *
 }
 
 /* 512, 64K, 96M, 2G */
-static int parse_size(const char *name, const char *text, uint64_t *ret_bytes)
+static int serve_parse_size(const char *name, const char *text, uint64_t *ret_bytes)
 {
 	uint64_t bytes;
 
@@ -171,7 +171,7 @@ static int parse_models(char *text, struct mm_bench_opts *opts)
 	return 0;
 }
 
-static int parse_policies(char *text, struct mm_bench_opts *opts)
+static int serve_parse_policies(char *text, struct mm_bench_opts *opts)
 {
 	opts->n_policies = 0;
 	for (char *name; (name = strsep(&text, ","));) {
@@ -198,7 +198,7 @@ static int add_word(const char *name, char *word, struct mm_bench_words *words)
 	return 0;
 }
 
-static int add_words(const char *name, char *text, struct mm_bench_words *words)
+static int flag_words_add(const char *name, char *text, struct mm_bench_words *words)
 {
 	int err = 0;
 
@@ -224,9 +224,9 @@ static int parse_passed_on(int opt, char *arg, struct mm_bench_opts *opts)
 	case OPT_FUSED:
 		return add_word("fused", "--fused", &opts->mmserve);
 	case OPT_MMD:
-		return add_words("mmd", arg, &opts->mmd);
+		return flag_words_add("mmd", arg, &opts->mmd);
 	case OPT_MMSERVE:
-		return add_words("mmserve", arg, &opts->mmserve);
+		return flag_words_add("mmserve", arg, &opts->mmserve);
 	default:
 		return -ENOENT;
 	}
@@ -246,11 +246,11 @@ static int parse_workload(int opt, char *arg, struct mm_bench_opts *opts)
 	case OPT_SEED:
 		return mm_words_number("serve", "seed", arg, 0, UINT64_MAX >> 1, &opts->shape.seed);
 	case OPT_DURATION:
-		return parse_real("duration", arg, 0, &opts->shape.duration_s);
+		return serve_parse_real("duration", arg, 0, &opts->shape.duration_s);
 	case OPT_SPEED:
-		return parse_real("speed", arg, 1e-3, &opts->shape.speed);
+		return serve_parse_real("speed", arg, 1e-3, &opts->shape.speed);
 	case OPT_SCALE:
-		return parse_real("token-scale", arg, 1e-4, &opts->shape.token_scale);
+		return serve_parse_real("token-scale", arg, 1e-4, &opts->shape.token_scale);
 	default:
 		return -ENOENT;
 	}
@@ -268,16 +268,16 @@ static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
 		return mm_words_u32("serve", "devices", arg, 1, MM_BENCH_DEVICES_MAX,
 				    &opts->devices);
 	case OPT_POOL:
-		return parse_size("pool", arg, &opts->pool_bytes);
+		return serve_parse_size("pool", arg, &opts->pool_bytes);
 	case OPT_PAGE:
-		return parse_size("page", arg, &opts->page_bytes);
+		return serve_parse_size("page", arg, &opts->page_bytes);
 	case OPT_SLOTS:
 		opts->slots = arg;
 		if (strcmp(arg, "auto") && strcmp(arg, "1") && strcmp(arg, "2"))
 			return wrong("--slots: '%s' is not auto, 1 or 2", arg);
 		return 0;
 	case OPT_SHARE:
-		return parse_size("kv-share", arg, &opts->kv_share_bytes);
+		return serve_parse_size("kv-share", arg, &opts->kv_share_bytes);
 	case OPT_BLOCK:
 		return mm_words_u32("serve", "block-tokens", arg, 1, 1024, &opts->block_tokens);
 	case OPT_BATCH:
@@ -290,11 +290,11 @@ static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
 	}
 }
 
-static int parse_rest(int opt, char *arg, struct mm_bench_opts *opts)
+static int serve_parse_rest(int opt, char *arg, struct mm_bench_opts *opts)
 {
 	switch (opt) {
 	case OPT_POLICIES:
-		return parse_policies(arg, opts);
+		return serve_parse_policies(arg, opts);
 	case OPT_REPEAT:
 		return mm_words_u32("serve", "repeat", arg, 1, MM_BENCH_REPEAT_MAX, &opts->repeat);
 	case OPT_VERIFY:
@@ -307,7 +307,7 @@ static int parse_rest(int opt, char *arg, struct mm_bench_opts *opts)
 		opts->json = true;
 		return 0;
 	case OPT_HELP:
-		fputs(help_text, stdout);
+		fputs(serve_help, stdout);
 		return 1;
 	case OPT_VERSION:
 		puts("mmbench " MM_VERSION);
@@ -317,7 +317,7 @@ static int parse_rest(int opt, char *arg, struct mm_bench_opts *opts)
 	}
 }
 
-static int check(struct mm_bench_opts *opts, int argc, char **argv)
+static int serve_check(struct mm_bench_opts *opts, int argc, char **argv)
 {
 	if (!opts->driver || !*opts->driver)
 		opts->driver = "software";
@@ -356,18 +356,18 @@ int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
 	};
 	int opt, err;
 
-	while ((opt = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "+h", serve_options, NULL)) != -1) {
 		err = parse_workload(opt, optarg, &opts);
 		if (err == -ENOENT)
 			err = parse_machine(opt, optarg, &opts);
 		if (err == -ENOENT)
 			err = parse_passed_on(opt, optarg, &opts);
 		if (err == -ENOENT)
-			err = parse_rest(opt, optarg, &opts);
+			err = serve_parse_rest(opt, optarg, &opts);
 		if (err)
 			return err;
 	}
-	err = check(&opts, argc, argv);
+	err = serve_check(&opts, argc, argv);
 	if (!err)
 		*ret_opts = opts;
 	return err;

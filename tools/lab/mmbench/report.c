@@ -13,7 +13,7 @@
 
 #define MIB (1024.0 * 1024.0)
 
-static void row(const struct mm_run_result *r)
+static void run_print(const struct mm_run_result *r)
 {
 	const struct mm_latency *l = &r->latency;
 
@@ -40,7 +40,7 @@ void mm_report_table(const struct mm_report *report)
 	       "tokens", "tok/s", "TTFT p50", "p99 s", "TBT p50", "p99 s", "preempt.", "layers",
 	       "streamed", "stall p99", "swapped");
 	for (uint32_t i = 0; i < opts->n_policies; i++)
-		row(&report->result[i]);
+		run_print(&report->result[i]);
 	printf("\nlayers: most given away at one time; streamed, swapped: MiB; stall: s per "
 	       "step\n");
 	printf("tokens that differ between policies: %" PRIu64 "\n", report->token_mismatches);
@@ -89,7 +89,7 @@ static json_t *result_json(const struct mm_run_result *r)
 	return json;
 }
 
-static json_t *results_json(const struct mm_report *report)
+static json_t *runs_json(const struct mm_report *report)
 {
 	json_t *results = json_object();
 
@@ -118,7 +118,7 @@ int mm_report_json(const struct mm_report *report)
 		"schema", 1, "device", opts->driver, "mode", "functional", "devices",
 		(int)opts->devices, "tenants", (int)opts->shape.tenants, "token_mismatches",
 		(json_int_t)report->token_mismatches, "checksum_failures",
-		(json_int_t)report->checksum_failures, "results", results_json(report), "seed",
+		(json_int_t)report->checksum_failures, "results", runs_json(report), "seed",
 		(json_int_t)opts->shape.seed, "pool_bytes", (json_int_t)report->pool_bytes,
 		"page_bytes", (json_int_t)opts->page_bytes, "kv_share_bytes",
 		(json_int_t)report->kv_share_bytes, "repeat", (int)opts->repeat, "verify",

@@ -12,12 +12,12 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/base/percentile.h"
 
-static void json_put(json_t **json)
+static void results_json_done(json_t **json)
 {
 	json_decref(*json);
 }
 
-static void close_file(FILE **file)
+static void results_file_close(FILE **file)
 {
 	if (*file)
 		fclose(*file);
@@ -102,7 +102,7 @@ static uint64_t take_count(const json_t *summary, const char *key)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-static int take_line(struct mm_results_tenant *tenant, const json_t *line)
+static int summary_take(struct mm_results_tenant *tenant, const json_t *line)
 {
 	const json_t *summary = json_object_get(line, "summary");
 
@@ -125,7 +125,7 @@ int mm_results_read(struct mm_results *results, size_t tenant, size_t rows, cons
 		    char *errbuf, size_t errbuf_bytes)
 {
 	struct mm_results_tenant *into = &results->tenant[tenant];
-	mm_cleanup(close_file) FILE *file = fopen(path, "re");
+	mm_cleanup(results_file_close) FILE *file = fopen(path, "re");
 	mm_cleanup(mm_free_ptr) char *text = NULL;
 	size_t room = 0;
 
@@ -138,8 +138,8 @@ int mm_results_read(struct mm_results *results, size_t tenant, size_t rows, cons
 		return -ENOMEM;
 	into->n = rows;
 	for (unsigned long line = 1; getline(&text, &room, file) > 0; line++) {
-		mm_cleanup(json_put) json_t *json = json_loads(text, 0, NULL);
-		int err = take_line(into, json);
+		mm_cleanup(results_json_done) json_t *json = json_loads(text, 0, NULL);
+		int err = summary_take(into, json);
 
 		if (err) {
 			text[strcspn(text, "\n")] = '\0';
@@ -186,7 +186,7 @@ struct gather {
 	double first_s, last_s;
 };
 
-static void gather_request(struct gather *g, const struct mm_result_request *request)
+static void request_gather(struct gather *g, const struct mm_result_request *request)
 {
 	if (!request->n)
 		return;
@@ -215,7 +215,7 @@ int mm_results_latency(const struct mm_results *results, struct mm_latency *ret_
 		return -ENOMEM;
 	for (size_t t = 0; t < results->n; t++) {
 		for (size_t r = 0; r < results->tenant[t].n; r++)
-			gather_request(&g, &results->tenant[t].request[r]);
+			request_gather(&g, &results->tenant[t].request[r]);
 	}
 	if (g.last_s > g.first_s)
 		latency.throughput_tok_s = (double)latency.tokens / (g.last_s - g.first_s);

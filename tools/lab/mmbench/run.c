@@ -48,7 +48,7 @@ struct run {
 	uint64_t layers_remapped_max, bytes_streamed, plan_changes, turns;
 };
 
-MM_PRINTF(1, 2) static void complain(const char *format, ...)
+MM_PRINTF(1, 2) static void run_error(const char *format, ...)
 {
 	va_list args;
 
@@ -63,31 +63,31 @@ static int complain_of(const struct mm_child *child, const char *what)
 {
 	char how[64], words[1024];
 
-	complain("%s: %s (%s): %s", child->name, what, mm_child_how(child, how, sizeof(how)),
-		 mm_child_last_words(child, words, sizeof(words)));
+	run_error("%s: %s (%s): %s", child->name, what, mm_child_how(child, how, sizeof(how)),
+		  mm_child_last_words(child, words, sizeof(words)));
 	return -ECHILD;
 }
 
-static void json_put(json_t **json)
+static void run_json_done(json_t **json)
 {
 	json_decref(*json);
 }
 
 /* ---- sampling ---- */
 
-static uint64_t member(const json_t *object, const char *key)
+static uint64_t json_u64_of(const json_t *object, const char *key)
 {
 	json_int_t value = json_integer_value(json_object_get(object, key));
 
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-static int nap(const struct run *run)
+static int run_pause(const struct run *run)
 {
 	struct pollfd signals = { .fd = run->plan->signals, .events = POLLIN };
 
 	if (poll(&signals, 1, SAMPLE_MS) > 0) {
-		complain("interrupted");
+		run_error("interrupted");
 		return -EINTR;
 	}
 	return 0;
@@ -99,34 +99,34 @@ static int no_answer(struct run *run)
 	const uint64_t deadline_ns = mm_now_ns() + STOP_NS;
 
 	while (!mm_child_ended(&run->mmd) && mm_now_ns() < deadline_ns) {
-		int err = nap(run);
+		int err = run_pause(run);
 
 		if (err)
 			return err;
 	}
 	if (mm_child_ended(&run->mmd))
 		return complain_of(&run->mmd, "ended too early");
-	complain("mmd does not answer on its admin socket");
+	run_error("mmd does not answer on its admin socket");
 	return -ETIMEDOUT;
 }
 
-static int sample(struct run *run)
+static int run_sample(struct run *run)
 {
-	mm_cleanup(json_put) json_t *status = mm_rpc_call(run->rpc, "status");
+	mm_cleanup(run_json_done) json_t *status = mm_rpc_call(run->rpc, "status");
 
 	if (!status)
 		return no_answer(run);
 	run->layers_remapped_max =
-		MM_MAX(run->layers_remapped_max, member(status, "alpha_sum_max"));
-	run->bytes_streamed = MM_MAX(run->bytes_streamed, member(status, "bytes_streamed"));
-	run->plan_changes = MM_MAX(run->plan_changes, member(status, "plan_changes"));
-	run->turns = MM_MAX(run->turns, member(status, "turns"));
+		MM_MAX(run->layers_remapped_max, json_u64_of(status, "alpha_sum_max"));
+	run->bytes_streamed = MM_MAX(run->bytes_streamed, json_u64_of(status, "bytes_streamed"));
+	run->plan_changes = MM_MAX(run->plan_changes, json_u64_of(status, "plan_changes"));
+	run->turns = MM_MAX(run->turns, json_u64_of(status, "turns"));
 	return 0;
 }
 
 /* ---- waiting ---- */
 
-static int take_lines(struct tenant *tenant)
+static int tenant_take_lines(struct tenant *tenant)
 {
 	int got;
 
@@ -150,13 +150,13 @@ static int check_alive(struct run *run)
 
 		if (!tenant->child.started)
 			continue;
-		err = take_lines(tenant);
+		err = tenant_take_lines(tenant);
 		if (err)
 			return err;
 		if (!mm_child_ended(&tenant->child))
 			continue;
 		/* Not it, but mmd, where that is why. */
-		err = sample(run);
+		err = run_sample(run);
 		return err ? err : complain_of(&tenant->child, "ended too early");
 	}
 	return 0;
@@ -169,7 +169,7 @@ static int wait_phase(struct run *run, enum phase phase, uint64_t deadline_ns)
 		int err = check_alive(run);
 
 		if (!err)
-			err = sample(run);
+			err = run_sample(run);
 		if (err)
 			return err;
 		for (uint32_t t = 0; t < run->n; t++)
@@ -177,11 +177,11 @@ static int wait_phase(struct run *run, enum phase phase, uint64_t deadline_ns)
 		if (there == run->n)
 			return 0;
 		if (mm_now_ns() > deadline_ns) {
-			complain("%u of %u tenants are not %s in time", run->n - there, run->n,
-				 phase == PHASE_READY ? "ready" : "done");
+			run_error("%u of %u tenants are not %s in time", run->n - there, run->n,
+				  phase == PHASE_READY ? "ready" : "done");
 			return -ETIMEDOUT;
 		}
-		err = nap(run);
+		err = run_pause(run);
 		if (err)
 			return err;
 	}
@@ -205,10 +205,10 @@ static int wait_mmd(struct run *run)
 			char why[sizeof(path) + 256];
 
 			mm_reach_explain(path, -run->rpc, why, sizeof(why));
-			complain("mmd does not let us in in time: %s", why);
+			run_error("mmd does not let us in in time: %s", why);
 			return -ETIMEDOUT;
 		}
-		err = nap(run);
+		err = run_pause(run);
 		if (err)
 			return err;
 	}
@@ -216,7 +216,7 @@ static int wait_mmd(struct run *run)
 
 /* ---- starting ---- */
 
-static int set_number(const char *variable, uint64_t value)
+static int env_set_u64(const char *variable, uint64_t value)
 {
 	char text[32];
 
@@ -224,13 +224,13 @@ static int set_number(const char *variable, uint64_t value)
 	return setenv(variable, text, 1) < 0 ? -errno : 0;
 }
 
-static const char *driver(const struct run *run)
+static const char *driver_name(const struct run *run)
 {
 	return run->plan->driver ? run->plan->driver : "software";
 }
 
 /* A software GPU of the run's own. */
-static int set_environment(struct run *run)
+static int run_set_environment(struct run *run)
 {
 	const struct mm_run_plan *plan = run->plan;
 	char gpu[PATH_BYTES];
@@ -238,22 +238,22 @@ static int set_environment(struct run *run)
 
 	snprintf(gpu, sizeof(gpu), "%s/gpu", run->dir);
 	if (mkdir(gpu, 0700) < 0) {
-		complain("%s: cannot create: %m", gpu);
+		run_error("%s: cannot create: %m", gpu);
 		return -errno;
 	}
 	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0)
 		return -errno;
-	err = set_number("MM_SOFTGPU_MEMORY", plan->pool_bytes + plan->headroom_bytes);
+	err = env_set_u64("MM_SOFTGPU_MEMORY", plan->pool_bytes + plan->headroom_bytes);
 	if (!err && plan->profile)
 		err = setenv("MM_SOFTGPU_PROFILE", plan->profile, 1) < 0
 			      ? -errno
-			      : set_number("MM_SOFTGPU_DILATION", plan->dilation);
+			      : env_set_u64("MM_SOFTGPU_DILATION", plan->dilation);
 	if (!err)
-		err = set_number("MM_SOFTGPU_GRANULARITY", plan->granularity_bytes);
-	return err ? err : set_number("MM_SOFTGPU_DEVICES", plan->devices);
+		err = env_set_u64("MM_SOFTGPU_GRANULARITY", plan->granularity_bytes);
+	return err ? err : env_set_u64("MM_SOFTGPU_DEVICES", plan->devices);
 }
 
-static int prepare(struct run *run)
+static int run_prepare(struct run *run)
 {
 	const struct mm_run_plan *plan = run->plan;
 
@@ -261,14 +261,14 @@ static int prepare(struct run *run)
 	snprintf(run->mmd_dir, sizeof(run->mmd_dir), "%s/mmd", run->dir);
 	snprintf(run->mmd_errors, sizeof(run->mmd_errors), "%s/mmd.log", run->dir);
 	if (mkdir(run->dir, 0700) < 0 || mkdir(run->mmd_dir, 0700) < 0) {
-		complain("%s: cannot create: %m", run->dir);
+		run_error("%s: cannot create: %m", run->dir);
 		return -errno;
 	}
-	return mm_device_is_software(driver(run)) ? set_environment(run) : 0;
+	return mm_device_is_software(driver_name(run)) ? run_set_environment(run) : 0;
 }
 
 /* After the flags that we give, those that we were told to give, and the end. */
-static void add_words(char **argv, const struct mm_bench_words *words)
+static void argv_add_words(char **argv, const struct mm_bench_words *words)
 {
 	size_t n = 0;
 
@@ -280,7 +280,7 @@ static void add_words(char **argv, const struct mm_bench_words *words)
 	argv[n] = NULL;
 }
 
-static int start_mmd(struct run *run)
+static int run_start_mmd(struct run *run)
 {
 	const struct mm_run_plan *plan = run->plan;
 	char program[PATH_BYTES], pool[32], page[32], devices[2 * MM_BENCH_DEVICES_MAX + 1];
@@ -289,7 +289,7 @@ static int start_mmd(struct run *run)
 				  "--dir",
 				  run->mmd_dir,
 				  "--driver",
-				  (char *)driver(run),
+				  (char *)driver_name(run),
 				  "--device",
 				  devices,
 				  "--pool",
@@ -312,12 +312,12 @@ static int start_mmd(struct run *run)
 	snprintf(page, sizeof(page), "%" PRIu64, plan->page_bytes);
 	/* As much as the engines ask for; only under some policies do they. */
 	snprintf(swap, sizeof(swap), "%" PRIu64, 8 * plan->pool_bytes);
-	add_words(argv, &plan->mmd);
+	argv_add_words(argv, &plan->mmd);
 	run->mmd.name = "mmd";
 	run->mmd.err_path = run->mmd_errors;
 	err = mm_child_start(&run->mmd, argv);
 	if (err)
-		complain("cannot start mmd: %s", strerror(-err));
+		run_error("cannot start mmd: %s", strerror(-err));
 	return err ? err : wait_mmd(run);
 }
 
@@ -355,7 +355,7 @@ static int prepare_tenant(struct run *run, uint32_t index)
 	snprintf(tenant->errors, sizeof(tenant->errors), "%s/%u.log", run->dir, index);
 	rows = run->plan->write_trace(run->plan->user, index, tenant->trace);
 	if (rows < 0) {
-		complain("%s: cannot write: %s", tenant->trace, strerror(-rows));
+		run_error("%s: cannot write: %s", tenant->trace, strerror(-rows));
 		return rows;
 	}
 	tenant->rows = (size_t)rows;
@@ -374,7 +374,7 @@ static int start_tenant(struct run *run, uint32_t index)
 				  "--socket",
 				  args.socket,
 				  "--driver",
-				  (char *)driver(run),
+				  (char *)driver_name(run),
 				  "--trace",
 				  tenant->trace,
 				  "--output",
@@ -402,10 +402,10 @@ static int start_tenant(struct run *run, uint32_t index)
 	if (err)
 		return err;
 	make_args(run, index, &args);
-	add_words(argv, &run->plan->mmserve);
+	argv_add_words(argv, &run->plan->mmserve);
 	err = mm_child_start(&tenant->child, argv);
 	if (err)
-		complain("cannot start mmserve: %s", strerror(-err));
+		run_error("cannot start mmserve: %s", strerror(-err));
 	return err;
 }
 
@@ -433,7 +433,7 @@ static int finish_tenant(struct tenant *tenant)
 		return complain_of(&tenant->child, "does not end");
 	if (tenant->child.status)
 		return complain_of(&tenant->child, "failed");
-	return take_lines(tenant);
+	return tenant_take_lines(tenant);
 }
 
 /* Whatever the tenants did, every page must be free again. */
@@ -442,17 +442,17 @@ static int check_pages(struct run *run)
 	uint64_t deadline_ns = mm_now_ns() + STOP_NS, free_pages = 0, pages = 0;
 
 	do {
-		mm_cleanup(json_put) json_t *status = mm_rpc_call(run->rpc, "status");
+		mm_cleanup(run_json_done) json_t *status = mm_rpc_call(run->rpc, "status");
 
-		pages = member(status, "pool_pages");
-		free_pages = member(json_object_get(status, "pages"), "free");
+		pages = json_u64_of(status, "pool_pages");
+		free_pages = json_u64_of(json_object_get(status, "pages"), "free");
 		if (pages && free_pages == pages)
 			return 0;
-		if (nap(run) < 0)
+		if (run_pause(run) < 0)
 			return -EINTR;
 	} while (mm_now_ns() < deadline_ns);
-	complain("after the last tenant left only %" PRIu64 " of %" PRIu64 " pages are free",
-		 free_pages, pages);
+	run_error("after the last tenant left only %" PRIu64 " of %" PRIu64 " pages are free",
+		  free_pages, pages);
 	return -EBUSY;
 }
 
@@ -466,7 +466,7 @@ static int finish_mmd(struct run *run)
 	return 0;
 }
 
-static int finish(struct run *run)
+static int run_finish(struct run *run)
 {
 	for (uint32_t t = 0; t < run->n; t++) {
 		int err = finish_tenant(&run->tenant[t]);
@@ -506,7 +506,7 @@ static int collect_tenant(struct run *run, uint32_t index, struct mm_run_result 
 				  sizeof(why));
 
 	if (err) {
-		complain("%s: %s", tenant->name, why);
+		run_error("%s: %s", tenant->name, why);
 		return err;
 	}
 	result->preemptions += got->preemptions;
@@ -519,7 +519,7 @@ static int collect_tenant(struct run *run, uint32_t index, struct mm_run_result 
 	return 0;
 }
 
-static int collect(struct run *run, struct mm_run_result *ret_result)
+static int run_collect(struct run *run, struct mm_run_result *ret_result)
 {
 	mm_cleanup(mm_run_result_done) struct mm_run_result result = {
 		.policy = run->plan->policy,
@@ -556,9 +556,9 @@ int mm_run(const struct mm_run_plan *plan, struct mm_run_result *ret_result)
 	run->plan = plan;
 	run->rpc = -1;
 	run->n = plan->tenants;
-	err = prepare(run);
+	err = run_prepare(run);
 	if (!err)
-		err = start_mmd(run);
+		err = run_start_mmd(run);
 	for (uint32_t t = 0; !err && t < run->n; t++)
 		err = start_tenant(run, t);
 	if (!err)
@@ -570,6 +570,6 @@ int mm_run(const struct mm_run_plan *plan, struct mm_run_result *ret_result)
 	if (!err && plan->served)
 		plan->served(plan->served_user);
 	if (!err)
-		err = finish(run);
-	return err ? err : collect(run, ret_result);
+		err = run_finish(run);
+	return err ? err : run_collect(run, ret_result);
 }

@@ -81,7 +81,8 @@ static int make_trace(struct bench *bench)
 }
 
 /* What the tenants of each device need for their weights, and how many they are. */
-static int weigh(const struct mm_bench_opts *opts, uint64_t *weights, uint64_t *tenants)
+static int weights_per_device(const struct mm_bench_opts *opts, uint64_t *weights,
+			      uint64_t *tenants)
 {
 	char why[PATH_MAX + 400] = "out of memory";
 
@@ -104,7 +105,7 @@ static int size_pool(struct bench *bench)
 	const struct mm_bench_opts *opts = &bench->opts;
 	uint64_t weights[MM_BENCH_DEVICES_MAX] = { 0 }, tenants[MM_BENCH_DEVICES_MAX] = { 0 };
 	uint64_t pool = opts->pool_bytes / opts->page_bytes, kv_pages = UINT64_MAX;
-	int err = weigh(opts, weights, tenants);
+	int err = weights_per_device(opts, weights, tenants);
 
 	if (err)
 		return err;
@@ -129,12 +130,12 @@ static int size_pool(struct bench *bench)
 	return 0;
 }
 
-static int write_trace(const void *user, uint32_t tenant, const char *path)
+static int serve_write_trace(const void *user, uint32_t tenant, const char *path)
 {
 	return mm_trace_write(user, tenant, path);
 }
 
-static void make_plan(struct bench *bench)
+static void serve_make_plan(struct bench *bench)
 {
 	const struct mm_bench_opts *opts = &bench->opts;
 	struct mm_run_plan *plan = &bench->plan;
@@ -157,7 +158,7 @@ static void make_plan(struct bench *bench)
 							  .kv_share_bytes = bench->kv_share_bytes,
 							  .seed = opts->shape.seed + t,
 							  .device = t % opts->devices };
-	plan->write_trace = write_trace;
+	plan->write_trace = serve_write_trace;
 	plan->user = &bench->trace;
 	plan->headroom_bytes = HEADROOM_BYTES;
 	plan->driver = opts->driver;
@@ -165,7 +166,7 @@ static void make_plan(struct bench *bench)
 	plan->serve_ns = SERVE_NS;
 }
 
-static int prepare(struct bench *bench)
+static int bench_prepare(struct bench *bench)
 {
 	int err = mm_bin_dir(bench->bin_dir);
 
@@ -180,7 +181,7 @@ static int prepare(struct bench *bench)
 	bench->signals = mm_signals_open();
 	if (bench->signals < 0)
 		return bench->signals;
-	make_plan(bench);
+	serve_make_plan(bench);
 	return 0;
 }
 
@@ -193,7 +194,7 @@ static int by_throughput(const void *a, const void *b)
 }
 
 /* Compares a run with the first of all; only the first keeps its tokens. */
-static void compare(struct bench *bench, struct mm_run_result *run)
+static void tokens_compare(struct bench *bench, struct mm_run_result *run)
 {
 	bench->checksum_failures += run->checksum_failures;
 	if (bench->have_first) {
@@ -228,14 +229,14 @@ static int run_policy(struct bench *bench, uint32_t index)
 		err = mm_run(&bench->plan, &runs[i]);
 		if (err)
 			return err;
-		compare(bench, &runs[i]);
+		tokens_compare(bench, &runs[i]);
 	}
 	qsort(runs, bench->opts.repeat, sizeof(*runs), by_throughput);
 	bench->result[index] = runs[(bench->opts.repeat - 1) / 2];
 	return 0;
 }
 
-static int report(struct bench *bench)
+static int bench_report(struct bench *bench)
 {
 	struct mm_report report = {
 		.result = bench->result,
@@ -271,11 +272,11 @@ static int serve_functional(int argc, char **argv)
 	err = mm_bench_options(argc, argv, &bench->opts);
 	if (err)
 		return err < 0 ? 2 : 0;
-	err = prepare(bench);
+	err = bench_prepare(bench);
 	for (uint32_t i = 0; !err && i < bench->opts.n_policies; i++)
 		err = run_policy(bench, i);
 	if (!err)
-		err = report(bench);
+		err = bench_report(bench);
 	return err || bench->token_mismatches || bench->checksum_failures ? 1 : 0;
 }
 

@@ -16,7 +16,7 @@
 #define KV_POLL_MS   20
 #define VOID_MAX     8u /* a plan change voids a step at most once */
 
-static int fail(char *err, int error, const char *what, const char *why)
+static int stepper_fail(char *err, int error, const char *what, const char *why)
 {
 	snprintf(err, MM_SERVE_ERROR_BYTES, "%.200s: %.4000s", what, why);
 	return error;
@@ -24,7 +24,7 @@ static int fail(char *err, int error, const char *what, const char *why)
 
 static int fail_device(const struct mm_stepper *s, CUresult r, const char *what, char *err)
 {
-	return fail(err, mm_gpu_errno(r), what, mm_gpu_strerror(&s->gpu, r));
+	return stepper_fail(err, mm_gpu_errno(r), what, mm_gpu_strerror(&s->gpu, r));
 }
 
 static int open_device(struct mm_stepper *s, char *err)
@@ -48,7 +48,7 @@ static int open_device(struct mm_stepper *s, char *err)
 	return r ? fail_device(s, r, "cannot use the device", err) : 0;
 }
 
-static int open_model(struct mm_stepper *s, const struct mm_stepper_opts *o, char *err)
+static int stepper_open_model(struct mm_stepper *s, const struct mm_stepper_opts *o, char *err)
 {
 	const struct mm_client_opts client = { .size = sizeof(client),
 					       .socket_path = o->socket,
@@ -59,7 +59,8 @@ static int open_model(struct mm_stepper *s, const struct mm_stepper_opts *o, cha
 	int r = mm_config_load(o->model, &s->arch, err);
 
 	if (!r && o->context > s->arch.max_position)
-		return fail(err, -ERANGE, "--context", "is more than the model's max_position");
+		return stepper_fail(err, -ERANGE, "--context",
+				    "is more than the model's max_position");
 	if (!r)
 		r = mm_memory_mmd_open(&client, o->model, NULL, &s->memory, &connected, err);
 	return r ? r : mm_weights_bind(&s->memory, &s->arch, false, &s->weights, err);
@@ -85,17 +86,18 @@ static int wait_kv(struct mm_stepper *s, uint32_t chunks, uint64_t *usable, size
 		uint32_t there = 0;
 
 		if (r && r != -EAGAIN)
-			return fail(err, r, "cannot get the KV memory of the batch",
-				    s->memory.ops->error(&s->memory));
+			return stepper_fail(err, r, "cannot get the KV memory of the batch",
+					    s->memory.ops->error(&s->memory));
 		s->memory.ops->kv_usable(&s->memory, usable, words);
 		for (size_t i = 0; i < words; i++)
 			there += (uint32_t)__builtin_popcountll(usable[i]);
 		if (there >= chunks)
 			return 0;
 		if (mm_now_ns() > deadline_ns)
-			return fail(err, -ETIMEDOUT, "the KV memory of the batch",
-				    "mmd does not grant it in time; take a smaller --batch or "
-				    "--context");
+			return stepper_fail(
+				err, -ETIMEDOUT, "the KV memory of the batch",
+				"mmd does not grant it in time; take a smaller --batch or "
+				"--context");
 		poll(NULL, 0, KV_POLL_MS);
 	}
 }
@@ -116,7 +118,7 @@ static int open_kv(struct mm_stepper *s, const struct mm_stepper_opts *o, char *
 				 s->memory.page_bytes);
 
 	if (r)
-		return fail(err, r, "KV memory", strerror(-r));
+		return stepper_fail(err, r, "KV memory", strerror(-r));
 	kv.chunk_bytes = s->kv.chunk_bytes;
 	kv.ranges = s->kv.ranges;
 	kv.chunks_max = chunks_of(s, o->batch * blocks_each(o));
@@ -124,10 +126,11 @@ static int open_kv(struct mm_stepper *s, const struct mm_stepper_opts *o, char *
 	words = mm_div_up(kv.chunks_max, 64);
 	usable = calloc(words, sizeof(*usable));
 	if (!usable)
-		return fail(err, -ENOMEM, "KV memory", "out of memory");
+		return stepper_fail(err, -ENOMEM, "KV memory", "out of memory");
 	r = s->memory.ops->kv_open(&s->memory, &kv, s->kv.va);
 	if (r)
-		return fail(err, r, "cannot open the KV arena", s->memory.ops->error(&s->memory));
+		return stepper_fail(err, r, "cannot open the KV arena",
+				    s->memory.ops->error(&s->memory));
 	return wait_kv(s, kv.chunks_max, usable, words, err);
 }
 
@@ -163,14 +166,14 @@ int mm_stepper_open(struct mm_stepper *s, const struct mm_stepper_opts *o, char 
 	int r = open_device(s, err);
 
 	if (!r)
-		r = open_model(s, o, err);
+		r = stepper_open_model(s, o, err);
 	if (!r)
 		r = open_kv(s, o, err);
 	return r ? r : open_forward(s, o, err);
 }
 
 /* Return: as mm_step_end(): -ECANCELED means again. */
-static int compute(struct mm_stepper *s, CUevent end)
+static int stepper_compute(struct mm_stepper *s, CUevent end)
 {
 	const struct mm_memory_ops *ops = s->memory.ops;
 	struct mm_step_info info;
@@ -196,10 +199,10 @@ int mm_stepper_step(struct mm_stepper *s, uint64_t *ret_ns, char *err)
 	int r;
 
 	do
-		r = compute(s, end);
+		r = stepper_compute(s, end);
 	while (r == -ECANCELED && ++tries < VOID_MAX);
 	if (r)
-		return fail(err, r, "a step failed", s->memory.ops->error(&s->memory));
+		return stepper_fail(err, r, "a step failed", s->memory.ops->error(&s->memory));
 	res = s->steps++ ? s->gpu.cuEventElapsedTime(&ms, before, end) : CUDA_SUCCESS;
 	if (res)
 		return fail_device(s, res, "the time of a step", err);

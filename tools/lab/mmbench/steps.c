@@ -40,7 +40,7 @@ struct steps {
 	char err[ERR_BYTES];
 };
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+static int steps_remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st;
 	(void)type;
@@ -59,24 +59,24 @@ static void steps_put(struct steps **steps)
 	mm_procs_sweep();
 	mm_close_fd(&s->signals);
 	if (*s->dir)
-		nftw(s->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+		nftw(s->dir, steps_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	free(s);
 }
 
-static int complain(const struct steps *s, int error)
+static int steps_error(const struct steps *s, int error)
 {
 	fprintf(stderr, "mmbench: %s\n", s->err);
 	return error;
 }
 
-static int MM_PRINTF(3, 4) fail(struct steps *s, int error, const char *format, ...)
+static int MM_PRINTF(3, 4) steps_fail(struct steps *s, int error, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(s->err, sizeof(s->err), format, args);
 	va_end(args);
-	return complain(s, error);
+	return steps_error(s, error);
 }
 
 /* ---- the daemon ---- */
@@ -87,7 +87,7 @@ static int find_programs(struct steps *s)
 	char self[PATH_BYTES] = "";
 
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
-		return fail(s, -errno, "/proc/self/exe: %m");
+		return steps_fail(s, -errno, "/proc/self/exe: %m");
 	snprintf(s->bin_dir, sizeof(s->bin_dir), "%s", dirname(self));
 	for (size_t i = 0; i < MM_ARRAY_SIZE(places); i++) {
 		snprintf(s->kernels, sizeof(s->kernels), "%.400s/%s/libmm-kernels-host.so",
@@ -95,11 +95,11 @@ static int find_programs(struct steps *s)
 		if (access(s->kernels, F_OK) == 0)
 			return 0;
 	}
-	return fail(s, -ENOENT, "there is no libmm-kernels-host.so beside %s", s->bin_dir);
+	return steps_fail(s, -ENOENT, "there is no libmm-kernels-host.so beside %s", s->bin_dir);
 }
 
 /* The device, for mmd and for us. */
-static int set_environment(struct steps *s)
+static int steps_set_environment(struct steps *s)
 {
 	char gpu[PATH_BYTES], memory[32], dilation[32];
 
@@ -107,11 +107,11 @@ static int set_environment(struct steps *s)
 	snprintf(memory, sizeof(memory), "%" PRIu64, s->result.profile.memory_bytes);
 	snprintf(dilation, sizeof(dilation), "%.9g", s->opts.dilation);
 	if (mkdir(gpu, 0700) < 0)
-		return fail(s, -errno, "%s: %m", gpu);
+		return steps_fail(s, -errno, "%s: %m", gpu);
 	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0 || setenv("MM_SOFTGPU_MEMORY", memory, 1) < 0 ||
 	    setenv("MM_SOFTGPU_PROFILE", s->opts.profile, 1) < 0 ||
 	    setenv("MM_SOFTGPU_DILATION", dilation, 1) < 0)
-		return fail(s, -errno, "the environment: %m");
+		return steps_fail(s, -errno, "the environment: %m");
 	return 0;
 }
 
@@ -120,7 +120,7 @@ static int make_folders(struct steps *s)
 	strcpy(s->dir, "/dev/shm/mmbench.XXXXXX"); /* the device must lie on tmpfs */
 	if (!mkdtemp(s->dir)) {
 		*s->dir = '\0';
-		return fail(s, -errno, "/dev/shm: cannot create a folder: %m");
+		return steps_fail(s, -errno, "/dev/shm: cannot create a folder: %m");
 	}
 	snprintf(s->mmd_dir, sizeof(s->mmd_dir), "%s/mmd", s->dir);
 	snprintf(s->mmd.errors, sizeof(s->mmd.errors), "%s/mmd.log", s->dir);
@@ -128,7 +128,7 @@ static int make_folders(struct steps *s)
 }
 
 /* A model of the shape that was asked for, without a byte of weights. */
-static int make_model(struct steps *s)
+static int steps_make_model(struct steps *s)
 {
 	char program[PATH_BYTES + 16], how[64], words[1024];
 	char *argv[] = { program, "sparse", s->model, "--shape", (char *)s->opts.shape, NULL };
@@ -143,16 +143,16 @@ static int make_model(struct steps *s)
 	snprintf(program, sizeof(program), "%s/mkmodel", s->bin_dir);
 	err = mm_child_start(&child, argv);
 	if (err)
-		return fail(s, err, "cannot start mkmodel: %s", strerror(-err));
+		return steps_fail(s, err, "cannot start mkmodel: %s", strerror(-err));
 	if (!mm_child_wait(&child, mm_now_ns() + PATIENCE_NS) || child.status)
-		err = fail(s, -ECHILD, "mkmodel failed (%s): %s",
-			   mm_child_how(&child, how, sizeof(how)),
-			   mm_child_last_words(&child, words, sizeof(words)));
+		err = steps_fail(s, -ECHILD, "mkmodel failed (%s): %s",
+				 mm_child_how(&child, how, sizeof(how)),
+				 mm_child_last_words(&child, words, sizeof(words)));
 	mm_child_done(&child);
 	return err;
 }
 
-static int start_mmd(struct steps *s)
+static int steps_start_mmd(struct steps *s)
 {
 	char headroom[16], page[32];
 	char *flags[] = { "--driver", "software", "--headroom", headroom, "--page",
@@ -164,7 +164,7 @@ static int start_mmd(struct steps *s)
 	s->mmd.patience_ns = PATIENCE_NS;
 	s->mmd.signals = s->signals;
 	err = mm_daemon_start(&s->mmd, s->bin_dir, s->mmd_dir, flags, s->err);
-	return err ? complain(s, err) : 0;
+	return err ? steps_error(s, err) : 0;
 }
 
 /* ---- what is expected ---- */
@@ -224,7 +224,7 @@ static void take_median(uint64_t *ns, uint32_t n, struct mm_bench_steps_plan *pl
 	plan->most_ns = ns[n - 2];
 }
 
-static int measure(struct steps *s, uint32_t alpha, uint32_t beta)
+static int plan_measure(struct steps *s, uint32_t alpha, uint32_t beta)
 {
 	mm_cleanup(mm_free_ptr) uint64_t *ns = calloc(s->opts.steps, sizeof(*ns));
 	struct mm_bench_steps_plan *plan = &s->result.plans[s->result.n];
@@ -232,20 +232,20 @@ static int measure(struct steps *s, uint32_t alpha, uint32_t beta)
 	int r;
 
 	if (!ns)
-		return fail(s, -ENOMEM, "out of memory");
+		return steps_fail(s, -ENOMEM, "out of memory");
 	*plan = (struct mm_bench_steps_plan){ .alpha = alpha, .beta = alpha ? beta : 0 };
 	r = mm_daemon_set_plan(&s->mmd, "steps", alpha, beta, s->result.layers, &plan->set, s->err);
 	if (r)
-		return complain(s, r);
+		return steps_error(s, r);
 	for (uint32_t i = 0; i < s->opts.warmup + s->opts.steps; i++) {
 		r = mm_stepper_step(&s->stepper,
 				    i < s->opts.warmup ? &ignored : &ns[i - s->opts.warmup],
 				    s->err);
 		if (r)
-			return complain(s, mm_daemon_blame(&s->mmd, r, s->err));
+			return steps_error(s, mm_daemon_blame(&s->mmd, r, s->err));
 		r = mm_daemon_nap(&s->mmd, 0, s->err);
 		if (r)
-			return complain(s, r);
+			return steps_error(s, r);
 	}
 	plan->expected_ns = expected_ns(&s->result, &plan->set);
 	take_median(ns, s->opts.steps, plan);
@@ -262,7 +262,7 @@ static void show_progress(const struct steps *s, uint32_t alpha, uint32_t beta)
 			s->result.n);
 }
 
-static int measure_all(struct steps *s)
+static int steps_measure(struct steps *s)
 {
 	const struct mm_bench_steps_opts *o = &s->opts;
 	const uint32_t n = o->n_alpha ? o->n_alpha : s->result.layers;
@@ -277,7 +277,7 @@ static int measure_all(struct steps *s)
 			    (!alpha && beta == 2 && o->beta[1]))
 				continue;
 			show_progress(s, alpha, beta);
-			r = measure(s, alpha, beta);
+			r = plan_measure(s, alpha, beta);
 		}
 	}
 	if (isatty(STDERR_FILENO))
@@ -285,7 +285,7 @@ static int measure_all(struct steps *s)
 	return r;
 }
 
-static int run(struct steps *s)
+static int steps_run(struct steps *s)
 {
 	const struct mm_stepper_opts stepper = { .model = s->model,
 						 .socket = s->mmd.socket,
@@ -295,26 +295,26 @@ static int run(struct steps *s)
 	int r;
 
 	if (mm_profile_load(s->opts.profile, &s->result.profile, s->err, sizeof(s->err)))
-		return complain(s, -EINVAL);
+		return steps_error(s, -EINVAL);
 	s->signals = mm_signals_open();
 	if (s->signals < 0)
-		return fail(s, s->signals, "signals: %s", strerror(-s->signals));
+		return steps_fail(s, s->signals, "signals: %s", strerror(-s->signals));
 	r = find_programs(s);
 	if (!r)
 		r = make_folders(s);
 	if (!r)
-		r = set_environment(s);
+		r = steps_set_environment(s);
 	if (!r)
-		r = make_model(s);
+		r = steps_make_model(s);
 	if (!r)
-		r = start_mmd(s);
+		r = steps_start_mmd(s);
 	if (r)
 		return r;
 	r = mm_stepper_open(&s->stepper, &stepper, s->err);
 	if (r)
-		return complain(s, mm_daemon_blame(&s->mmd, r, s->err));
+		return steps_error(s, mm_daemon_blame(&s->mmd, r, s->err));
 	know_device(s);
-	return measure_all(s);
+	return steps_measure(s);
 }
 
 int mm_bench_steps(int argc, char **argv)
@@ -330,7 +330,7 @@ int mm_bench_steps(int argc, char **argv)
 	r = mm_bench_steps_options(argc, argv, &s->opts);
 	if (r)
 		return r < 0 ? 2 : 0;
-	if (run(s))
+	if (steps_run(s))
 		return 1;
 	mm_bench_steps_report(&s->opts, &s->result);
 	if (!fflush(stdout) && !ferror(stdout))

@@ -11,7 +11,7 @@
 #include "tools/lab/common/words.h"
 #include "libclient/model/shapes.h"
 
-static const char help_text[] =
+static const char steps_help[] =
 	"usage: mmbench steps --profile NAME --shape NAME [options]\n"
 	"\n"
 	"One tenant on a timed software GPU computes the same batch again and again, while plans "
@@ -52,7 +52,7 @@ enum opt {
 	OPT_VERSION
 };
 
-static const struct option long_options[] = {
+static const struct option steps_long_options[] = {
 	{ "profile", required_argument, NULL, OPT_PROFILE },
 	{ "shape", required_argument, NULL, OPT_SHAPE },
 	{ "model", required_argument, NULL, OPT_MODEL },
@@ -90,7 +90,7 @@ static int parse_alpha(char *text, struct mm_bench_steps_opts *o)
 	return 0;
 }
 
-static int parse_slots(char *text, struct mm_bench_steps_opts *o)
+static int steps_parse_slots(char *text, struct mm_bench_steps_opts *o)
 {
 	memset(o->beta, 0, sizeof(o->beta));
 	for (char *word; (word = strsep(&text, ","));) {
@@ -133,7 +133,7 @@ static int check_shape(const char *name)
 	return mm_shape_find(name) ? 0 : wrong("--shape '%s' is none of: %s", name, known);
 }
 
-static int parse(int opt, char *arg, struct mm_bench_steps_opts *o)
+static int steps_parse(int opt, char *arg, struct mm_bench_steps_opts *o)
 {
 	switch (opt) {
 	case OPT_PROFILE:
@@ -152,7 +152,7 @@ static int parse(int opt, char *arg, struct mm_bench_steps_opts *o)
 	case OPT_ALPHA:
 		return parse_alpha(arg, o);
 	case OPT_SLOTS:
-		return parse_slots(arg, o);
+		return steps_parse_slots(arg, o);
 	case OPT_STEPS:
 		return mm_words_u32("steps", "steps", arg, 2, 1000, &o->steps);
 	case OPT_WARMUP:
@@ -165,7 +165,7 @@ static int parse(int opt, char *arg, struct mm_bench_steps_opts *o)
 		o->json = true;
 		return 0;
 	case OPT_HELP:
-		fputs(help_text, stdout);
+		fputs(steps_help, stdout);
 		return 1;
 	case OPT_VERSION:
 		puts("mmbench " MM_VERSION);
@@ -185,8 +185,8 @@ int mm_bench_steps_options(int argc, char **argv, struct mm_bench_steps_opts *o)
 					   .steps = 12,
 					   .warmup = 6,
 					   .dilation = 4 };
-	while (!r && (opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-		r = parse(opt, optarg, o);
+	while (!r && (opt = getopt_long(argc, argv, "h", steps_long_options, NULL)) != -1)
+		r = steps_parse(opt, optarg, o);
 	if (r)
 		return r;
 	if (optind < argc)

@@ -6,17 +6,17 @@
 
 #include "tools/lab/mmbench/steps.h"
 
-static double ratio(const struct mm_bench_steps_plan *p)
+static double step_ratio(const struct mm_bench_steps_plan *p)
 {
 	return (double)p->median_ns / (double)p->expected_ns;
 }
 
-static const char *name(const struct mm_bench_steps_opts *o)
+static const char *shape_name(const struct mm_bench_steps_opts *o)
 {
 	return o->shape ? o->shape : o->model;
 }
 
-static double ms(uint64_t ns)
+static double ns_to_ms(uint64_t ns)
 {
 	return (double)ns / 1e6;
 }
@@ -31,10 +31,11 @@ static json_t *plan_json(const struct mm_bench_steps_plan *p)
 			 (int)p->beta, "cycling", (int)p->set.m, "layers", layers, "expected_ns",
 			 (json_int_t)p->expected_ns, "median_ns", (json_int_t)p->median_ns,
 			 "least_ns", (json_int_t)p->least_ns, "most_ns", (json_int_t)p->most_ns,
-			 "ratio", ratio(p));
+			 "ratio", step_ratio(p));
 }
 
-static void report_json(const struct mm_bench_steps_opts *o, const struct mm_bench_steps_result *r)
+static void steps_report_json(const struct mm_bench_steps_opts *o,
+			      const struct mm_bench_steps_result *r)
 {
 	json_t *plans = json_array(), *all;
 
@@ -42,7 +43,7 @@ static void report_json(const struct mm_bench_steps_opts *o, const struct mm_ben
 		json_array_append_new(plans, plan_json(&r->plans[i]));
 	all = json_pack("{s:i,s:s,s:s,s:s,s:s,s:i,s:i,s:i,s:f,s:i,s:I,s:I,s:I,s:o,s:f}", "schema",
 			1, "benchmark", "steps", "commit", MM_COMMIT, "profile", o->profile,
-			"model", name(o), "batch", (int)o->batch, "context", (int)o->context,
+			"model", shape_name(o), "batch", (int)o->batch, "context", (int)o->context,
 			"layers", (int)r->layers, "dilation", o->dilation, "steps", (int)o->steps,
 			"layer_bytes", (json_int_t)r->layer_bytes, "t_c_ns", (json_int_t)r->t_c_ns,
 			"t_t_ns", (json_int_t)r->t_t_ns, "plans", plans, "worst", r->worst);
@@ -51,20 +52,21 @@ static void report_json(const struct mm_bench_steps_opts *o, const struct mm_ben
 	json_decref(all);
 }
 
-static void report_text(const struct mm_bench_steps_opts *o, const struct mm_bench_steps_result *r)
+static void steps_report_text(const struct mm_bench_steps_opts *o,
+			      const struct mm_bench_steps_result *r)
 {
-	printf("%s, %s: %u layers of %.1f MB, %u sequences of %u tokens\n", name(o), o->profile,
-	       r->layers, (double)r->layer_bytes / 1e6, o->batch, o->context);
+	printf("%s, %s: %u layers of %.1f MB, %u sequences of %u tokens\n", shape_name(o),
+	       o->profile, r->layers, (double)r->layer_bytes / 1e6, o->batch, o->context);
 	printf("a layer computes %.3f ms and is transferred in %.3f ms; dilation %g\n\n",
-	       ms(r->t_c_ns), ms(r->t_t_ns), o->dilation);
+	       ns_to_ms(r->t_c_ns), ns_to_ms(r->t_t_ns), o->dilation);
 	printf("%6s %6s %8s %13s %11s %11s %11s %7s\n", "away", "slots", "cycling", "expected ms",
 	       "median ms", "least ms", "most ms", "ratio");
 	for (uint32_t i = 0; i < r->n; i++) {
 		const struct mm_bench_steps_plan *p = &r->plans[i];
 
 		printf("%6u %6u %8u %13.3f %11.3f %11.3f %11.3f %7.4f\n", p->alpha, p->beta,
-		       p->set.m, ms(p->expected_ns), ms(p->median_ns), ms(p->least_ns),
-		       ms(p->most_ns), ratio(p));
+		       p->set.m, ns_to_ms(p->expected_ns), ns_to_ms(p->median_ns),
+		       ns_to_ms(p->least_ns), ns_to_ms(p->most_ns), step_ratio(p));
 	}
 	printf("\nthe median is at most %.2f %% off\n", 100 * r->worst);
 }
@@ -73,7 +75,7 @@ void mm_bench_steps_report(const struct mm_bench_steps_opts *o,
 			   const struct mm_bench_steps_result *r)
 {
 	if (o->json)
-		report_json(o, r);
+		steps_report_json(o, r);
 	else
-		report_text(o, r);
+		steps_report_text(o, r);
 }

@@ -61,7 +61,7 @@ static const struct option more[] = {
 	{ 0 },
 };
 
-static const char usage[] =
+static const char timed_usage[] =
 	"usage: mmbench serve [--profile NAME] [options]\n"
 	"\n"
 	"Starts mmd on the software GPU, which keeps the time of a device, and one mmserve per "
@@ -75,7 +75,7 @@ static const char more_help[] =
 	"  --dilation K             a second of the device takes K (1 to 1000, default 8)\n"
 	"  --keep DIR               keep all files there\n";
 
-static int take(void *user, int val, char *arg)
+static int timed_option(void *user, int val, char *arg)
 {
 	struct timed *t = user;
 	char *end;
@@ -132,7 +132,7 @@ static int make_cases(struct timed *t, char *err, size_t err_bytes)
 	return e;
 }
 
-static int make_model(struct timed *t, uint32_t tenant)
+static int timed_make_model(struct timed *t, uint32_t tenant)
 {
 	const char *name = t->opts.tenant[tenant].shape->name;
 	char program[PATH_MAX + 16], errors[PATH_MAX + 32], *dir = t->model[tenant];
@@ -158,7 +158,7 @@ static int make_model(struct timed *t, uint32_t tenant)
 	return err;
 }
 
-static int prepare(struct timed *t)
+static int timed_prepare(struct timed *t)
 {
 	char why[4096] = "out of memory";
 	int err = mm_profile_load(t->opts.profile, &t->profile, why, sizeof(why));
@@ -185,13 +185,13 @@ static int prepare(struct timed *t)
 	if (t->signals < 0)
 		return t->signals;
 	for (uint32_t i = 0; !err && i < t->opts.tenants; i++)
-		err = make_model(t, i);
+		err = timed_make_model(t, i);
 	return err;
 }
 
 /* ---- a run ---- */
 
-static int write_trace(const void *user, uint32_t tenant, const char *path)
+static int timed_write_trace(const void *user, uint32_t tenant, const char *path)
 {
 	const struct one *one = user;
 	const struct mm_wl_stream *s = &one->c->stream[one->tenant[tenant]];
@@ -212,7 +212,7 @@ static int write_trace(const void *user, uint32_t tenant, const char *path)
 }
 
 /* How late the device's effects were, in its own seconds. */
-static void served(void *user)
+static void lateness_note(void *user)
 {
 	struct one *one = user;
 	struct timed *t = one->t;
@@ -232,7 +232,7 @@ static void served(void *user)
 			       (double)s.late_total_ns / (double)s.effects / 1e9 / s.dilation);
 }
 
-static void add_words(struct mm_bench_words *words, const char *const list[])
+static void words_add(struct mm_bench_words *words, const char *const list[])
 {
 	for (; *list; list++) {
 		mm_assert(words->n < MM_BENCH_EXTRA_MAX);
@@ -240,7 +240,7 @@ static void add_words(struct mm_bench_words *words, const char *const list[])
 	}
 }
 
-static bool swaps(enum mm_policy policy)
+static bool policy_swaps(enum mm_policy policy)
 {
 	return policy == MM_POLICY_REMAP || policy == MM_POLICY_SWAP;
 }
@@ -271,12 +271,12 @@ static void set_flags(struct one *one)
 	snprintf(one->scale, sizeof(one->scale), "%" PRIu64, one->t->dilation);
 	snprintf(one->quantum, sizeof(one->quantum), "%" PRIu64, o->quantum_ms * one->t->dilation);
 	snprintf(one->swap, sizeof(one->swap), "%" PRIu64, o->swap_bytes);
-	add_words(&one->plan.mmd, mmd);
-	add_words(&one->plan.mmserve, mmserve);
+	words_add(&one->plan.mmd, mmd);
+	words_add(&one->plan.mmserve, mmserve);
 	if (o->sharing == MM_WL_TEMPORAL)
-		add_words(&one->plan.mmserve, turns);
-	if (o->swap_bytes != MM_WL_SWAP_AUTO && swaps(one->plan.policy))
-		add_words(&one->plan.mmserve, swap);
+		words_add(&one->plan.mmserve, turns);
+	if (o->swap_bytes != MM_WL_SWAP_AUTO && policy_swaps(one->plan.policy))
+		words_add(&one->plan.mmserve, swap);
 }
 
 /* A fraction of the device, as a profile's name says it. */
@@ -324,7 +324,7 @@ static void add_tenant(struct one *one, const struct mm_wl_sizes *sizes, uint32_
 	plan->headroom_bytes += 4 * s->overhead_bytes;
 }
 
-static void make_plan(struct one *one, const struct mm_wl_policy *policy)
+static void timed_make_plan(struct one *one, const struct mm_wl_policy *policy)
 {
 	struct timed *t = one->t;
 	const struct mm_wl_opts *o = &t->opts;
@@ -343,9 +343,9 @@ static void make_plan(struct one *one, const struct mm_wl_policy *policy)
 	plan->block_tokens = o->block_tokens;
 	plan->batch_max = o->max_seqs;
 	plan->batched_tokens_max = o->batched_tokens;
-	plan->write_trace = write_trace;
+	plan->write_trace = timed_write_trace;
 	plan->user = one;
-	plan->served = served;
+	plan->served = lateness_note;
 	plan->served_user = one;
 	plan->start_ns = START_NS;
 	plan->serve_ns =
@@ -408,7 +408,7 @@ static int run_tenants(struct timed *t, uint32_t policy, uint32_t window, uint32
 
 	if (of->unlimited)
 		mm_wl_sizes_unlimited(&t->opts, &t->sizes, &t->cases[window], &sizes);
-	make_plan(&one, of);
+	timed_make_plan(&one, of);
 	set_profile(&one, sizes.tenant[first].fraction);
 	one.plan.index = window * t->opts.tenants + first;
 	one.plan.page_bytes = page_bytes(&t->opts, sizes.pool_bytes, of->unlimited);
@@ -441,7 +441,7 @@ static int run_window(struct timed *t, uint32_t policy, uint32_t window)
 	return err;
 }
 
-static int report(struct timed *t)
+static int timed_report(struct timed *t)
 {
 	struct mm_wl_report r = {
 		.mode = "timed",
@@ -468,10 +468,10 @@ int mm_bench_timed(int argc, char **argv)
 {
 	mm_cleanup(timed_put) struct timed *t = calloc(1, sizeof(*t));
 	struct mm_wl_program program = { .name = "mmbench",
-					 .usage = usage,
+					 .usage = timed_usage,
 					 .more = more,
 					 .more_help = more_help,
-					 .take = take,
+					 .take = timed_option,
 					 .user = t };
 	int err;
 
@@ -482,12 +482,12 @@ int mm_bench_timed(int argc, char **argv)
 	err = mm_wl_options(argc, argv, &program, &t->opts);
 	if (err)
 		return err < 0 ? 2 : 0;
-	err = prepare(t);
+	err = timed_prepare(t);
 	for (uint32_t p = 0; !err && p < t->opts.policies; p++) {
 		for (uint32_t w = 0; !err && w < t->opts.windows; w++)
 			err = run_window(t, p, w);
 	}
 	if (!err)
-		err = report(t);
+		err = timed_report(t);
 	return err ? 1 : 0;
 }

@@ -52,7 +52,8 @@ double mm_verdict_ratio(const struct mm_run_result *run, const struct mm_run_res
 	return of > 0 ? figure_of(run, figure) / of : NAN;
 }
 
-static uint32_t place_of(const struct mm_report *report, enum mm_policy policy, uint32_t otherwise)
+static uint32_t policy_index(const struct mm_report *report, enum mm_policy policy,
+			     uint32_t otherwise)
 {
 	for (uint32_t i = 0; i < report->opts->n_policies; i++) {
 		if (report->result[i].policy == policy)
@@ -63,7 +64,7 @@ static uint32_t place_of(const struct mm_report *report, enum mm_policy policy, 
 
 uint32_t mm_verdict_base(const struct mm_report *report)
 {
-	return place_of(report, MM_POLICY_RECOMPUTE, 0);
+	return policy_index(report, MM_POLICY_RECOMPUTE, 0);
 }
 
 /* ---- the table ---- */
@@ -251,7 +252,7 @@ static void say_next(const struct words *w)
 void mm_verdict_print(FILE *out, const struct mm_report *report)
 {
 	const uint32_t base = mm_verdict_base(report), last = report->opts->n_policies - 1;
-	uint32_t run = place_of(report, MM_POLICY_REMAP, last);
+	uint32_t run = policy_index(report, MM_POLICY_REMAP, last);
 	struct words w = { .out = out, .report = report, .base = &report->result[base] };
 
 	if (report->opts->n_policies < 2)

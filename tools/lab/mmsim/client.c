@@ -35,7 +35,7 @@ void ms_gate_set(struct ms_tenant *t, uint32_t layer, enum ms_gate gate)
 /* ---- mapping ---- */
 
 /* A page is mapped by one tenant at a time, at one place or, a slot's, at several. */
-static bool hold(struct ms_tenant *t, uint32_t page)
+static bool page_hold(struct ms_tenant *t, uint32_t page)
 {
 	struct ms_device *dev = t->dev;
 
@@ -56,7 +56,7 @@ static bool let_go(struct ms_tenant *t, uint32_t page)
 	return true;
 }
 
-static uint32_t forget(struct ms_tenant *t, uint32_t page)
+static uint32_t page_drop(struct ms_tenant *t, uint32_t page)
 {
 	const uint32_t gone = let_go(t, page);
 
@@ -83,10 +83,10 @@ static uint64_t group_map(struct ms_tenant *t, uint32_t g, uint32_t *ret_release
 			continue;
 		if (old != MM_NO_PAGE) {
 			ns += p->unmap_ns;
-			*ret_released += forget(t, old);
+			*ret_released += page_drop(t, old);
 		}
 		mm_assert(new != MM_NO_PAGE);
-		t->model_pages += hold(t, new);
+		t->model_pages += page_hold(t, new);
 		ns += p->map_ns + p->set_access_ns;
 		t->c.map[e] = new;
 	}
@@ -101,7 +101,7 @@ static uint64_t map_all(struct ms_tenant *t)
 
 	for (uint32_t e = 0; e < t->entries; e++)
 		if (t->c.map[e] != t->c.view[e] && t->c.map[e] != MM_NO_PAGE) {
-			released += forget(t, t->c.map[e]);
+			released += page_drop(t, t->c.map[e]);
 			t->c.map[e] = MM_NO_PAGE;
 			ns += t->dev->profile.unmap_ns;
 		}
@@ -153,7 +153,7 @@ static bool is_partial(const struct mm_msg *msg)
 }
 
 /* All is mapped. No step runs under a plan in full before mmd was told. */
-static void switched(struct ms_tenant *t, const struct mm_msg *msg)
+static void client_plan_switched(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	struct mm_steps_out out = { 0 };
 
@@ -196,7 +196,7 @@ static bool map_next(struct ms_tenant *t)
 
 /* ---- KV ---- */
 
-static bool usable(const struct ms_tenant *t, uint32_t chunk)
+static bool chunk_is_usable(const struct ms_tenant *t, uint32_t chunk)
 {
 	return t->c.usable[chunk / 64] >> chunk % 64 & 1;
 }
@@ -206,14 +206,14 @@ static uint64_t chunk_map(struct ms_tenant *t, uint32_t chunk)
 	const struct mm_profile *p = &t->dev->profile;
 	const uint32_t *pages = &t->c.kv_view[chunk * t->chunk_pages];
 
-	mm_assert(chunk < t->chunks_max && !usable(t, chunk));
+	mm_assert(chunk < t->chunks_max && !chunk_is_usable(t, chunk));
 	for (uint32_t i = 0; i < t->chunk_pages; i++)
-		mm_assert(hold(t, pages[i]));
+		mm_assert(page_hold(t, pages[i]));
 	t->kv_pages += t->chunk_pages;
 	return t->chunk_pages * (p->map_ns + p->set_access_ns);
 }
 
-static void granted(struct ms_tenant *t, uint32_t chunk)
+static void chunk_granted(struct ms_tenant *t, uint32_t chunk)
 {
 	t->c.usable[chunk / 64] |= UINT64_C(1) << chunk % 64;
 	t->c.n_usable++;
@@ -242,7 +242,7 @@ void ms_kv_release(struct ms_tenant *t, uint32_t chunk)
 	struct ms_client *c = &t->c;
 	const uint32_t wish = c->wanted > c->n_usable ? c->n_usable : 0;
 
-	mm_assert(usable(t, chunk));
+	mm_assert(chunk_is_usable(t, chunk));
 	c->usable[chunk / 64] &= ~(UINT64_C(1) << chunk % 64);
 	c->n_usable--;
 	c->released++;
@@ -329,7 +329,7 @@ void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting,
 
 /* ---- the service thread ---- */
 
-static void reclaim(struct ms_tenant *t, const struct mm_msg *msg)
+static void chunks_reclaim(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	mm_assert(msg->arg[2] && msg->arg[2] - 1 <= t->c.released);
 	t->c.ask.chunks = (uint32_t)msg->arg[0];
@@ -339,7 +339,7 @@ static void reclaim(struct ms_tenant *t, const struct mm_msg *msg)
 		ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM });
 }
 
-static void ready(struct ms_tenant *t, const struct mm_msg *msg)
+static void client_model_ready(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	if (msg->result)
 		ms_fail(t->sim, "tenant %s: mmd refuses its model (%d)", t->name, msg->result);
@@ -347,7 +347,7 @@ static void ready(struct ms_tenant *t, const struct mm_msg *msg)
 }
 
 /* What happens once the calls that it takes are done. */
-static void effect(struct ms_tenant *t, const struct mm_msg *msg)
+static void event_apply(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	switch (msg->opcode) {
 	case MM_EV_REPLY:
@@ -357,23 +357,23 @@ static void effect(struct ms_tenant *t, const struct mm_msg *msg)
 				(uint32_t)msg->arg[0], msg->result);
 		break;
 	case MM_EV_MODEL_READY:
-		ready(t, msg);
+		client_model_ready(t, msg);
 		break;
 	case MM_EV_PREPARE:
 		plan_prepared(t, msg);
 		break;
 	case MM_EV_SWITCH:
-		switched(t, msg);
+		client_plan_switched(t, msg);
 		break;
 	case MM_EV_KV_GRANT:
-		granted(t, (uint32_t)msg->arg[0]);
+		chunk_granted(t, (uint32_t)msg->arg[0]);
 		break;
 	case MM_EV_KV_DENIED:
 		ms_engine_event(
 			t, &(struct mm_event){ .kind = MM_EVENT_KV_DENIED, .error = msg->result });
 		break;
 	case MM_EV_KV_RECLAIM:
-		reclaim(t, msg);
+		chunks_reclaim(t, msg);
 		break;
 	case MM_EV_SWAPPED:
 		ms_suspend_landed(t, (uint32_t)msg->arg[0]);
@@ -408,7 +408,7 @@ static bool switch_begin(struct ms_tenant *t, const struct mm_msg *msg)
 	ms_client_out(t, &out);
 	if (!map_next(t))
 		return true;
-	effect(t, msg);
+	event_apply(t, msg);
 	return false;
 }
 
@@ -428,7 +428,7 @@ static bool service_begin(struct ms_tenant *t)
 	}
 	if (msg->opcode == MM_EV_SWITCH)
 		return switch_begin(t, msg);
-	effect(t, msg);
+	event_apply(t, msg);
 	return false;
 }
 
@@ -462,6 +462,6 @@ void ms_client_service(struct ms_tenant *t)
 		ms_heap_push(&t->sim->heap, t->sim->now_ns + MS_WAKE_NS, MS_ACK, (uint16_t)t->index,
 			     0);
 	else
-		effect(t, &at.msg);
+		event_apply(t, &at.msg);
 	service_next(t);
 }

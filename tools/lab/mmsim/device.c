@@ -9,7 +9,7 @@
 
 /* ---- computation: a fluid ---- */
 
-static double weight(const struct ms_tenant *t)
+static double tenant_weight(const struct ms_tenant *t)
 {
 	return (double)MM_MAX(t->step.cost.layer, 1);
 }
@@ -35,11 +35,11 @@ static void compute_rates(struct ms_device *dev)
 
 	c->next_ns = UINT64_MAX;
 	for (uint32_t i = 0; i < c->n; i++)
-		sum += weight(c->on[i]);
+		sum += tenant_weight(c->on[i]);
 	for (uint32_t i = 0; i < c->n; i++) {
 		struct ms_step *s = &c->on[i]->step;
 
-		s->rate = weight(c->on[i]) / sum * c->slow;
+		s->rate = tenant_weight(c->on[i]) / sum * c->slow;
 		s->end_ns = c->at_ns + (uint64_t)ceil(fmax(s->left_ns, 0) / s->rate);
 		c->next_ns = MM_MIN(c->next_ns, s->end_ns);
 	}

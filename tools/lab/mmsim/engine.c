@@ -17,7 +17,7 @@
 
 /* ---- the memory, for kvman ---- */
 
-static int kv_want(void *context, uint32_t chunks_total)
+static int engine_kv_want(void *context, uint32_t chunks_total)
 {
 	return ms_kv_want(context, chunks_total);
 }
@@ -34,7 +34,7 @@ static uint32_t kv_owed(void *context)
 	return ms_kv_owed(context);
 }
 
-static int kv_release(void *context, uint32_t chunk)
+static int engine_kv_release(void *context, uint32_t chunk)
 {
 	ms_kv_release(context, chunk);
 	return 0;
@@ -71,10 +71,10 @@ static void kv_load(void *context, const struct mm_kvman_load *load)
 }
 
 static const struct mm_kvman_ops kvman_ops = {
-	.want = kv_want,
+	.want = engine_kv_want,
 	.usable = kv_usable,
 	.owed = kv_owed,
-	.release = kv_release,
+	.release = engine_kv_release,
 	.move = kv_move,
 	.mark = kv_mark,
 	.marked = kv_marked,
@@ -220,7 +220,7 @@ static void sleep_on(struct ms_tenant *t)
 
 /* ---- a turn of the loop ---- */
 
-static void refuse(struct ms_tenant *t)
+static void requests_refuse(struct ms_tenant *t)
 {
 	t->sim->opts.record->counters.refused++;
 }
@@ -237,7 +237,7 @@ static void let_in(struct ms_tenant *t)
 			return;
 		if (mm_sched_add(&t->e.sched, q->prompt_tokens, q->output_tokens, t->e.next_arrival,
 				 &seq))
-			refuse(t);
+			requests_refuse(t);
 		t->e.next_arrival++;
 	}
 }
@@ -296,7 +296,7 @@ static void step_launch(struct ms_tenant *t)
 	ms_heap_push(&t->sim->heap, at, MS_STEP_BEGIN, (uint16_t)t->index, 0);
 }
 
-static void step(struct ms_tenant *t, const struct mm_sched_plan *plan)
+static void engine_play_step(struct ms_tenant *t, const struct mm_sched_plan *plan)
 {
 	mm_kvman_runs(&t->e.kvman);
 	plan_cost(t, plan);
@@ -314,13 +314,13 @@ void ms_engine_again(struct ms_tenant *t)
 	step_launch(t);
 }
 
-static void idle(struct ms_tenant *t)
+static void engine_idle(struct ms_tenant *t)
 {
 	const uint32_t seq = mm_kvman_stuck(&t->e.kvman, t->sim->now_ns);
 
 	if (seq != MM_KV_NONE) {
 		mm_sched_remove(&t->e.sched, seq, t->sim->now_ns);
-		refuse(t);
+		requests_refuse(t);
 	}
 	if (mm_kvman_yields(&t->e.kvman))
 		ms_turn_yield(t);
@@ -330,12 +330,12 @@ static void idle(struct ms_tenant *t)
 static void run_plan(struct ms_tenant *t, const struct mm_sched_plan *plan)
 {
 	if (plan->n_items)
-		step(t, plan);
+		engine_play_step(t, plan);
 	else
-		idle(t);
+		engine_idle(t);
 }
 
-static void turn(struct ms_tenant *t)
+static void engine_iterate(struct ms_tenant *t)
 {
 	const struct mm_sched_plan *plan;
 	bool may_run;
@@ -367,7 +367,7 @@ void ms_engine_suspended(struct ms_tenant *t)
 {
 	handle_events(t);
 	if (t->e.plan->n_items)
-		step(t, t->e.plan);
+		engine_play_step(t, t->e.plan);
 	else
 		ms_engine_wake(t, t->sim->now_ns);
 }
@@ -378,7 +378,7 @@ void ms_engine_run(struct ms_tenant *t)
 		return;
 	t->e.wake_ns = UINT64_MAX;
 	if (!t->e.running && !t->e.suspending)
-		turn(t);
+		engine_iterate(t);
 }
 
 /* ---- results ---- */
@@ -410,5 +410,5 @@ void ms_engine_stepped(struct ms_tenant *t)
 	t->e.running = false;
 	mm_kvman_ran(&t->e.kvman, t->sim->now_ns - t->e.step_ns);
 	take_results(t);
-	turn(t);
+	engine_iterate(t);
 }

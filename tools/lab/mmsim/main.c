@@ -117,7 +117,7 @@ static int take_admit(struct program *p, const char *text)
 	return -EINVAL;
 }
 
-static int take(void *user, int val, char *arg)
+static int mmsim_option(void *user, int val, char *arg)
 {
 	struct program *p = user;
 
@@ -152,13 +152,13 @@ static const char more_help[] =
 	"  --admit NAME           as of mmserve: whole, full (default) or chunk\n"
 	"  --broken-steps N       of a thousand steps so many break off before some layer\n";
 
-static int wrong(const char *text)
+static int mmsim_wrong(const char *text)
 {
 	fprintf(stderr, "mmsim: %s\n", text);
 	return -EINVAL;
 }
 
-static double seconds(clockid_t clock)
+static double clock_seconds(clockid_t clock)
 {
 	struct timespec t;
 
@@ -189,7 +189,7 @@ static void on_abort(int number)
 
 /* ---- runs ---- */
 
-static void count(struct mm_wl_record *record, const struct ms_sim *sim)
+static void resources_count(struct mm_wl_record *record, const struct ms_sim *sim)
 {
 	struct mm_wl_counters *c = &record->counters;
 	struct mm_core_stats s;
@@ -216,8 +216,9 @@ static const char trace_head[] = "policy,window,time_s,tenant,name,free_pages,mo
 				 "kv_chunks,blocks_used,running,waiting,preemptions,steps,"
 				 "bytes_streamed,turn\n";
 
-static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl_sizes *sizes,
-	       const struct mm_wl_policy *policy, struct mm_wl_record *record, json_t *details)
+static int policy_run(struct program *p, const struct mm_wl_case *c,
+		      const struct mm_wl_sizes *sizes, const struct mm_wl_policy *policy,
+		      struct mm_wl_record *record, json_t *details)
 {
 	struct ms_opts opts = { .wl = &p->opts,
 				.sizes = sizes,
@@ -233,7 +234,8 @@ static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl
 				.broken_permille = p->broken_permille,
 				.check = p->check,
 				.trace = details ? p->trace : NULL };
-	const double begin = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+	const double begin = clock_seconds(CLOCK_MONOTONIC),
+		     cpu = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
 	char err[MS_ERROR_BYTES];
 	struct ms_sim *sim;
 	int r;
@@ -246,9 +248,9 @@ static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl
 		say_case();
 		return r;
 	}
-	count(record, sim);
-	record->wall_s = seconds(CLOCK_MONOTONIC) - begin;
-	p->cpu_s += seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	resources_count(record, sim);
+	record->wall_s = clock_seconds(CLOCK_MONOTONIC) - begin;
+	p->cpu_s += clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	p->wall_s += record->wall_s;
 	p->simulated_s += (double)(sim->end_ns - sim->start_ns) / 1e9;
 	if (details)
@@ -291,7 +293,7 @@ static int run_window(struct program *p, uint32_t policy, uint32_t window, json_
 		sizes_unlimited(p, window, &sizes);
 	r = mm_wl_record_init(record, &p->cases[window], p->opts.seconds);
 	if (!r)
-		r = run(p, &p->cases[window], &sizes, of, record, details);
+		r = policy_run(p, &p->cases[window], &sizes, of, record, details);
 	if (!r && of->unlimited && record->counters.preemptions) {
 		fprintf(stderr, "mmsim: unlimited was short of memory\n");
 		r = -EIO;
@@ -321,7 +323,7 @@ static int run_all(struct program *p)
 
 /* ---- the case ---- */
 
-static int prepare(struct program *p)
+static int program_prepare(struct program *p)
 {
 	char err[4096] = "out of memory";
 	int r = mm_profile_load(p->opts.profile, &p->profile, err, sizeof(err));
@@ -342,7 +344,7 @@ static int prepare(struct program *p)
 	if (!r)
 		r = mm_wl_slo_alone(&p->opts, &p->sizes, &p->profile, &p->cases[0], ALONE_EACH,
 				    &p->slo);
-	return r ? wrong(err) : 0;
+	return r ? mmsim_wrong(err) : 0;
 }
 
 static int trace_open(struct program *p)
@@ -366,7 +368,7 @@ static int trace_close(struct program *p)
 	return failed ? -EIO : 0;
 }
 
-static int report(struct program *p)
+static int program_report(struct program *p)
 {
 	json_t *members =
 		json_pack("{s:f, s:f, s:f, s:f, s:O}", "simulated_s", p->simulated_s, "wall_s",
@@ -389,11 +391,11 @@ static int report(struct program *p)
 		r = -EIO;
 	/* The report's only other reason is a lack of memory. */
 	if (ferror(stdout))
-		return wrong("cannot write the report to standard output");
-	return r ? wrong(strerror(-r)) : 0;
+		return mmsim_wrong("cannot write the report to standard output");
+	return r ? mmsim_wrong(strerror(-r)) : 0;
 }
 
-static void done(struct program *p)
+static void program_done(struct program *p)
 {
 	for (uint32_t i = 0; p->records && i < p->opts.windows * p->opts.policies; i++)
 		mm_wl_record_done(&p->records[i]);
@@ -415,7 +417,7 @@ int main(int argc, char **argv)
 					       .usage = usage,
 					       .more = more,
 					       .more_help = more_help,
-					       .take = take,
+					       .take = mmsim_option,
 					       .user = &p };
 	int r = mm_wl_options(argc, argv, &program, &p.opts);
 
@@ -423,7 +425,7 @@ int main(int argc, char **argv)
 		return r < 0 ? 2 : 0;
 	playing.opts = &p.opts;
 	signal(SIGABRT, on_abort);
-	r = prepare(&p);
+	r = program_prepare(&p);
 	if (!r)
 		r = trace_open(&p);
 	if (!r)
@@ -431,7 +433,7 @@ int main(int argc, char **argv)
 	if (trace_close(&p))
 		r = -EIO;
 	if (!r)
-		r = report(&p);
-	done(&p);
+		r = program_report(&p);
+	program_done(&p);
 	return r ? 1 : 0;
 }

@@ -7,7 +7,7 @@
 
 #include "libclient/base/base.h"
 
-static bool before(const struct ms_event *a, const struct ms_event *b)
+static bool event_is_before(const struct ms_event *a, const struct ms_event *b)
 {
 	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
@@ -22,7 +22,7 @@ void ms_heap_push(struct ms_heap *heap, uint64_t at_ns, uint16_t kind, uint16_t 
 		heap->event = reallocarray(heap->event, heap->room, sizeof(*heap->event));
 		mm_assert(heap->event != NULL);
 	}
-	for (; i && before(&e, &heap->event[(i - 1) / 2]); i = (i - 1) / 2)
+	for (; i && event_is_before(&e, &heap->event[(i - 1) / 2]); i = (i - 1) / 2)
 		heap->event[i] = heap->event[(i - 1) / 2];
 	heap->event[i] = e;
 }
@@ -33,9 +33,10 @@ struct ms_event ms_heap_pop(struct ms_heap *heap)
 	size_t i = 0, child;
 
 	while ((child = 2 * i + 1) < heap->n) {
-		if (child + 1 < heap->n && before(&heap->event[child + 1], &heap->event[child]))
+		if (child + 1 < heap->n &&
+		    event_is_before(&heap->event[child + 1], &heap->event[child]))
 			child++;
-		if (!before(&heap->event[child], &last))
+		if (!event_is_before(&heap->event[child], &last))
 			break;
 		heap->event[i] = heap->event[child];
 		i = child;
@@ -50,7 +51,7 @@ void ms_heap_done(struct ms_heap *heap)
 	*heap = (struct ms_heap){ 0 };
 }
 
-static void grow(struct ms_fifo *fifo)
+static void fifo_grow(struct ms_fifo *fifo)
 {
 	const size_t room = fifo->room ? 2 * fifo->room : 16;
 	char *items = reallocarray(NULL, room, fifo->item_bytes);
@@ -69,7 +70,7 @@ static void grow(struct ms_fifo *fifo)
 void ms_fifo_push(struct ms_fifo *fifo, const void *item)
 {
 	if (ms_fifo_length(fifo) == fifo->room)
-		grow(fifo);
+		fifo_grow(fifo);
 	memcpy(fifo->items + (fifo->tail & (fifo->room - 1)) * fifo->item_bytes, item,
 	       fifo->item_bytes);
 	fifo->tail++;

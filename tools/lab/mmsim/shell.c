@@ -30,7 +30,7 @@ static void map_entry(struct ms_tenant *t, const struct ms_item *item)
 		t->c.view[item->entry] = item->page;
 }
 
-static void flush(struct ms_tenant *t)
+static void replies_flush(struct ms_tenant *t)
 {
 	const struct ms_item *item;
 
@@ -54,12 +54,12 @@ static void flush(struct ms_tenant *t)
 void ms_shell_ack(struct ms_tenant *t)
 {
 	t->unacked = false;
-	flush(t);
+	replies_flush(t);
 }
 
 /* ---- actions ---- */
 
-static void put(struct ms_tenant *t, const struct mm_action *a)
+static void action_enqueue(struct ms_tenant *t, const struct mm_action *a)
 {
 	const struct ms_item item = {
 		.kind = a->kind, .entry = a->entry, .page = a->page, .msg = a->msg
@@ -83,7 +83,7 @@ static void act_job(struct ms_device *dev, const struct mm_action *a)
 		     0);
 }
 
-static void act(struct ms_device *dev, const struct mm_action *a)
+static void action_perform(struct ms_device *dev, const struct mm_action *a)
 {
 	struct ms_tenant *t = a->kind == MM_ACT_JOB ? NULL : ms_tenant_of(dev, a->tenant);
 
@@ -103,7 +103,7 @@ static void act(struct ms_device *dev, const struct mm_action *a)
 	case MM_ACT_FDS:
 	case MM_ACT_MAP:
 	case MM_ACT_EVENT:
-		put(t, a);
+		action_enqueue(t, a);
 		return;
 	case MM_ACT_JUDGE:
 		mm_core_on_judged(dev->core, dev->sim->now_ns, a->tenant, false);
@@ -125,12 +125,12 @@ void ms_shell_settle(struct ms_device *dev)
 	struct mm_action a;
 
 	while (mm_core_next(dev->core, &a))
-		act(dev, &a);
+		action_perform(dev, &a);
 	for (uint32_t i = 0; i < dev->sim->n_tenants; i++) {
 		struct ms_tenant *t = &dev->sim->tenants[i];
 
 		if (t->dev == dev && !t->unacked && ms_fifo_length(&t->outbox))
-			flush(t);
+			replies_flush(t);
 	}
 	dev->deadline_ns = mm_core_deadline(dev->core);
 	ms_check_event(dev);
@@ -170,7 +170,7 @@ void ms_shell_tick(struct ms_device *dev)
 	ms_shell_settle(dev);
 }
 
-static void sample(struct ms_tenant *t)
+static void tenant_sample(struct ms_tenant *t)
 {
 	struct ms_xfer *x = &t->x;
 	const uint64_t layers = x->layers_streamed - x->layers_seen;
@@ -187,7 +187,7 @@ void ms_shell_sample(struct ms_device *dev)
 {
 	for (uint32_t i = 0; i < dev->sim->n_tenants; i++)
 		if (dev->sim->tenants[i].dev == dev)
-			sample(&dev->sim->tenants[i]);
+			tenant_sample(&dev->sim->tenants[i]);
 	ms_shell_settle(dev);
 	ms_heap_push(&dev->sim->heap, dev->sim->now_ns + MS_SAMPLE_NS, MS_SAMPLE,
 		     (uint16_t)dev->index, 0);

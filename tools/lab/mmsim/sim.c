@@ -42,7 +42,7 @@ struct ms_tenant *ms_tenant_of(struct ms_device *dev, uint32_t id)
 
 /* ---- making ---- */
 
-static int tenant_init(struct ms_tenant *t, const struct mm_wl_tenant *of)
+static int sim_tenant_init(struct ms_tenant *t, const struct mm_wl_tenant *of)
 {
 	const struct mm_step_opts cost = { .weight_element_bytes = MM_WL_ELEMENT_BYTES,
 					   .kv_element_bytes = MM_WL_ELEMENT_BYTES };
@@ -140,7 +140,7 @@ static int tenants_init(struct ms_sim *sim)
 		t->dev = &sim->devices[sim->n_devices > 1 ? i : 0];
 		t->sizes = &o->sizes->tenant[i];
 		t->stream = &o->c->stream[i];
-		r = tenant_init(t, &o->wl->tenant[i]);
+		r = sim_tenant_init(t, &o->wl->tenant[i]);
 	}
 	return r;
 }
@@ -162,7 +162,7 @@ struct ms_sim *ms_sim_destroy(struct ms_sim *sim)
 
 /* ---- beginning ---- */
 
-static void join(struct ms_tenant *t)
+static void sim_tenant_join(struct ms_tenant *t)
 {
 	const struct mm_core_join join = { .account = ACCOUNT, .features = MM_FEAT_KNOWN };
 	struct mm_core *core = t->dev->core;
@@ -177,7 +177,7 @@ static void join(struct ms_tenant *t)
 	ms_shell_settle(t->dev);
 }
 
-static void begin(struct ms_sim *sim)
+static void sim_begin(struct ms_sim *sim)
 {
 	for (uint32_t i = 0; i < sim->n_devices; i++) {
 		struct ms_device *dev = &sim->devices[i];
@@ -206,10 +206,10 @@ static void join_all(struct ms_sim *sim)
 	sim->joined = pools_stand(sim);
 	sim->joined_ns = sim->now_ns;
 	for (uint32_t i = 0; sim->joined && i < sim->n_tenants && !sim->failed; i++)
-		join(&sim->tenants[i]);
+		sim_tenant_join(&sim->tenants[i]);
 }
 
-static void declare(struct ms_tenant *t)
+static void tenant_declare_demand(struct ms_tenant *t)
 {
 	const struct mm_wl_opts *wl = t->sim->opts.wl;
 
@@ -224,7 +224,7 @@ static void declare(struct ms_tenant *t)
 }
 
 /* The plan that the command line says. True: it is in force, or there is none. */
-static bool planned(struct ms_tenant *t)
+static bool tenant_has_plan(struct ms_tenant *t)
 {
 	const struct ms_opts *o = &t->sim->opts;
 	const struct mm_core_plan *plan = mm_core_plan(t->dev->core, t->id);
@@ -242,25 +242,25 @@ static bool planned(struct ms_tenant *t)
 }
 
 /* Models first, then KV; requests arrive when all have what they have from the beginning. */
-static bool ready(struct ms_tenant *t)
+static bool tenant_is_ready(struct ms_tenant *t)
 {
 	if (!t->c.model_ready)
 		return false;
 	if (!t->c.kv_declared)
-		declare(t);
+		tenant_declare_demand(t);
 	if (!t->c.kv_open)
 		return false;
 	if (t->e.swaps && !t->e.swap_open && ms_suspend_open(t))
 		ms_fail(t->sim, "tenant %s: no swap space", t->name);
-	return planned(t) && (!t->e.fixed || t->c.n_usable == t->chunks_share);
+	return tenant_has_plan(t) && (!t->e.fixed || t->c.n_usable == t->chunks_share);
 }
 
-static void start(struct ms_sim *sim)
+static void requests_start(struct ms_sim *sim)
 {
 	bool all = true;
 
 	for (uint32_t i = 0; i < sim->n_tenants; i++)
-		all &= ready(&sim->tenants[i]);
+		all &= tenant_is_ready(&sim->tenants[i]);
 	if (sim->now_ns - sim->joined_ns > START_MAX_NS)
 		ms_fail(sim, "models and KV shares do not get their memory");
 	if (!all || sim->failed)
@@ -275,7 +275,7 @@ static void start(struct ms_sim *sim)
 
 /* ---- events ---- */
 
-static void trace(const struct ms_tenant *t, const struct mm_core_stats *s)
+static void step_trace(const struct ms_tenant *t, const struct mm_core_stats *s)
 {
 	const struct ms_opts *o = &t->sim->opts;
 
@@ -296,10 +296,10 @@ static void trace_all(struct ms_device *dev)
 	mm_core_stats(dev->core, &s);
 	for (uint32_t i = 0; i < dev->sim->n_tenants; i++)
 		if (dev->sim->tenants[i].dev == dev)
-			trace(&dev->sim->tenants[i], &s);
+			step_trace(&dev->sim->tenants[i], &s);
 }
 
-static void integrate(struct ms_device *dev)
+static void device_integrate(struct ms_device *dev)
 {
 	if (dev->sim->opts.trace && dev->sim->started)
 		trace_all(dev);
@@ -317,7 +317,7 @@ static void integrate(struct ms_device *dev)
 	}
 }
 
-static void event(struct ms_sim *sim, const struct ms_event *e)
+static void event_dispatch(struct ms_sim *sim, const struct ms_event *e)
 {
 	struct ms_tenant *t = &sim->tenants[e->who];
 	struct ms_device *dev = &sim->devices[e->who];
@@ -361,7 +361,7 @@ static void event(struct ms_sim *sim, const struct ms_event *e)
 		break;
 	case MS_SAMPLE:
 		ms_shell_sample(dev);
-		integrate(dev);
+		device_integrate(dev);
 		break;
 	}
 }
@@ -374,7 +374,8 @@ struct next {
 	struct ms_device *dev;
 };
 
-static void earlier(struct next *next, uint64_t at_ns, enum source source, struct ms_device *dev)
+static void next_earlier(struct next *next, uint64_t at_ns, enum source source,
+			 struct ms_device *dev)
 {
 	if (at_ns < next->at_ns)
 		*next = (struct next){ at_ns, source, dev };
@@ -387,14 +388,14 @@ static struct next next_of(struct ms_sim *sim)
 	for (uint32_t i = 0; i < sim->n_devices; i++) {
 		struct ms_device *dev = &sim->devices[i];
 
-		earlier(&next, dev->link.next_ns, LINK, dev);
-		earlier(&next, dev->compute.next_ns, COMPUTE, dev);
-		earlier(&next, MM_MAX(dev->deadline_ns, sim->now_ns), TICK, dev);
+		next_earlier(&next, dev->link.next_ns, LINK, dev);
+		next_earlier(&next, dev->compute.next_ns, COMPUTE, dev);
+		next_earlier(&next, MM_MAX(dev->deadline_ns, sim->now_ns), TICK, dev);
 	}
 	return next;
 }
 
-static void tick(struct ms_sim *sim, struct ms_device *dev)
+static void device_tick(struct ms_sim *sim, struct ms_device *dev)
 {
 	sim->ticks_here = sim->ticked_ns == sim->now_ns ? sim->ticks_here + 1 : 0;
 	sim->ticked_ns = sim->now_ns;
@@ -403,7 +404,7 @@ static void tick(struct ms_sim *sim, struct ms_device *dev)
 	ms_shell_tick(dev);
 }
 
-static void advance(struct ms_sim *sim)
+static void sim_advance(struct ms_sim *sim)
 {
 	const struct next next = next_of(sim);
 	struct ms_event e;
@@ -423,16 +424,16 @@ static void advance(struct ms_sim *sim)
 		ms_compute_run(next.dev);
 		break;
 	case TICK:
-		tick(sim, next.dev);
+		device_tick(sim, next.dev);
 		break;
 	case HEAP:
 		e = ms_heap_pop(&sim->heap);
-		event(sim, &e);
+		event_dispatch(sim, &e);
 		break;
 	}
 }
 
-static bool finished(const struct ms_sim *sim)
+static bool sim_has_finished(const struct ms_sim *sim)
 {
 	for (uint32_t i = 0; i < sim->n_tenants; i++)
 		if (!ms_engine_all_done(&sim->tenants[i]))
@@ -440,21 +441,21 @@ static bool finished(const struct ms_sim *sim)
 	return true;
 }
 
-static void play(struct ms_sim *sim)
+static void sim_play(struct ms_sim *sim)
 {
 	uint64_t end;
 
-	begin(sim);
+	sim_begin(sim);
 	while (!sim->failed && !sim->started) {
-		advance(sim);
+		sim_advance(sim);
 		if (sim->joined)
-			start(sim);
+			requests_start(sim);
 		else
 			join_all(sim);
 	}
 	end = sim->now_ns + END_MAX_NS + END_FACTOR * (uint64_t)(sim->opts.wl->seconds * 1e9);
-	while (!sim->failed && !finished(sim)) {
-		advance(sim);
+	while (!sim->failed && !sim_has_finished(sim)) {
+		sim_advance(sim);
 		if (sim->now_ns > end)
 			ms_fail(sim, "it does not come to an end");
 	}
@@ -475,7 +476,7 @@ int ms_sim_run(const struct ms_opts *opts, struct ms_sim **ret_sim, char *err)
 	if (!r)
 		r = tenants_init(sim);
 	if (!r)
-		play(sim);
+		sim_play(sim);
 	if (!r && sim->failed)
 		r = -EIO;
 	if (sim->failed)

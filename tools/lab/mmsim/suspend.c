@@ -25,7 +25,7 @@ int ms_suspend_open(struct ms_tenant *t)
 	return r ? r : mm_sched_set_swap(&t->e.sched, (uint32_t)slots);
 }
 
-static struct mm_swap_piece piece(const struct ms_tenant *t, uint32_t swap)
+static struct mm_swap_piece swap_piece(const struct ms_tenant *t, uint32_t swap)
 {
 	const struct mm_sched_swap *s = &t->e.plan->swaps[swap];
 
@@ -35,7 +35,7 @@ static struct mm_swap_piece piece(const struct ms_tenant *t, uint32_t swap)
 }
 
 /* Lists, as many as may be under way at once. */
-static void send(struct ms_tenant *t)
+static void swap_lists_send(struct ms_tenant *t)
 {
 	while (t->e.swap_next < t->e.plan->n_swaps && t->e.swaps_flying < MM_SWAP_LOTS) {
 		uint32_t lot = 0, n = 0;
@@ -43,7 +43,7 @@ static void send(struct ms_tenant *t)
 		while (t->e.lot_used[lot])
 			lot++;
 		while (n < MM_SWAP_PIECES && t->e.swap_next < t->e.plan->n_swaps)
-			t->e.pieces[lot][n++] = piece(t, t->e.swap_next++);
+			t->e.pieces[lot][n++] = swap_piece(t, t->e.swap_next++);
 		t->e.lot_used[lot] = true;
 		t->e.swaps_flying++;
 		ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_SWAP,
@@ -57,7 +57,7 @@ void ms_suspend_begin(struct ms_tenant *t, const struct mm_sched_plan *plan)
 	t->e.suspending = true;
 	t->e.swap_next = 0;
 	t->s.swapped_bytes += plan->n_swaps * t->kv.block_bytes * t->kv.ranges;
-	send(t);
+	swap_lists_send(t);
 }
 
 void ms_suspend_landed(struct ms_tenant *t, uint32_t lot)
@@ -65,7 +65,7 @@ void ms_suspend_landed(struct ms_tenant *t, uint32_t lot)
 	mm_assert(t->e.suspending && lot < MM_SWAP_LOTS && t->e.lot_used[lot]);
 	t->e.lot_used[lot] = false;
 	t->e.swaps_flying--;
-	send(t);
+	swap_lists_send(t);
 	if (t->e.swaps_flying)
 		return;
 	t->e.suspending = false;

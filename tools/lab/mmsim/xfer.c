@@ -23,7 +23,7 @@ static uint32_t layer_at(const struct ms_tenant *t, const struct mm_cycle_act *a
 }
 
 /* As a gate's low half; a layer that cycles is never resident. */
-static uint32_t gate_word(const struct ms_tenant *t, uint32_t layer)
+static uint32_t gate_low_word(const struct ms_tenant *t, uint32_t layer)
 {
 	static const uint8_t word[] = { [MS_GATE_RESIDENT] = 0,
 					[MS_GATE_READY] = MM_GATE_READY,
@@ -110,7 +110,7 @@ static void slot_look(struct ms_tenant *t, uint32_t s)
 	case MM_CYCLE_LOOK_NOWHERE:
 		break;
 	case MM_CYCLE_LOOK_GATE:
-		mm_cycle_saw_gate(&t->x.cycles, s, gate_word(t, layer), &acts);
+		mm_cycle_saw_gate(&t->x.cycles, s, gate_low_word(t, layer), &acts);
 		break;
 	case MM_CYCLE_LOOK_OPEN:
 		mm_cycle_saw_open(&t->x.cycles, s, t->x.open, &acts);
@@ -180,7 +180,7 @@ static struct mm_cycle_plan plan_take(struct ms_tenant *t)
 	return plan_view(&t->x.plan);
 }
 
-static void activate(struct ms_tenant *t, uint64_t epoch)
+static void plan_activate(struct ms_tenant *t, uint64_t epoch)
 {
 	struct mm_cycles *m = &t->x.cycles;
 	struct mm_cycle_plan view;
@@ -192,16 +192,16 @@ static void activate(struct ms_tenant *t, uint64_t epoch)
 	view = plan_take(t);
 	mm_cycles_take_up(m, &view);
 	for (uint32_t s = 0; s < view.n_slots; s++) {
-		uint32_t gate = gate_word(t, view.slot[s].layer[0]);
+		uint32_t gate = gate_low_word(t, view.slot[s].layer[0]);
 		uint32_t before = mm_cycle_layer(m, s, mm_cycle_before(m, s, 0));
 
-		mm_cycle_resume(m, s, t->x.cursor[s], 0, gate, gate_word(t, before), &acts);
+		mm_cycle_resume(m, s, t->x.cursor[s], 0, gate, gate_low_word(t, before), &acts);
 		acts_perform(t, &acts);
 	}
 }
 
 /* False: copies must land first. */
-static bool replan(struct ms_tenant *t)
+static bool plan_replace(struct ms_tenant *t)
 {
 	const struct mm_cycle_plan next = plan_view(&t->x.region);
 	struct mm_cycles *m = &t->x.cycles;
@@ -210,7 +210,7 @@ static bool replan(struct ms_tenant *t)
 	int rc;
 
 	for (uint32_t s = 0; s < m->plan.n_slots; s++)
-		gate[s] = gate_word(t, mm_cycle_layer(m, s, m->slot[s].pos));
+		gate[s] = gate_low_word(t, mm_cycle_layer(m, s, m->slot[s].pos));
 	rc = mm_cycles_replan(m, &next, gate, &acts);
 	if (rc == 0) {
 		const struct mm_cycle_plan view = plan_take(t);
@@ -224,7 +224,7 @@ static bool replan(struct ms_tenant *t)
 
 /* ---- control jobs ---- */
 
-static void quiesce(struct ms_tenant *t)
+static void plan_quiesce(struct ms_tenant *t)
 {
 	struct mm_cycle_acts acts;
 
@@ -233,7 +233,7 @@ static void quiesce(struct ms_tenant *t)
 }
 
 /* One that waits is asked again when a copy has landed. */
-static void control(struct ms_tenant *t)
+static void control_job_run(struct ms_tenant *t)
 {
 	const struct mm_msg job = t->x.waiting;
 	bool done = true;
@@ -242,7 +242,7 @@ static void control(struct ms_tenant *t)
 		done = !mm_cycles_copying(&t->x.cycles);
 	} else {
 		mm_assert(t->x.region.core.epoch == job.epoch);
-		done = replan(t);
+		done = plan_replace(t);
 	}
 	if (!done)
 		return;
@@ -256,14 +256,14 @@ static void control_begin(struct ms_device *dev, const struct mm_msg *job)
 
 	mm_assert(t && t->x.waiting.opcode == MM_XOP_NOP);
 	if (job->opcode == MM_XOP_ACTIVATE) {
-		activate(t, job->epoch);
+		plan_activate(t, job->epoch);
 		ms_xfer_done(dev, job->user_data, 0, dev->sim->now_ns);
 		return;
 	}
 	t->x.waiting = *job;
 	if (job->opcode != MM_XOP_REPLAN)
-		quiesce(t);
-	control(t);
+		plan_quiesce(t);
+	control_job_run(t);
 }
 
 /* ---- pages ---- */
@@ -274,7 +274,7 @@ static void assert_unused(const struct ms_device *dev, uint32_t page)
 	mm_assert(page < dev->opts.pages && !dev->holder[page]);
 }
 
-static void scrub(struct ms_device *dev, const struct mm_msg *job)
+static void scrub_job_run(struct ms_device *dev, const struct mm_msg *job)
 {
 	const uint64_t now = dev->sim->now_ns;
 
@@ -286,8 +286,8 @@ static void scrub(struct ms_device *dev, const struct mm_msg *job)
 }
 
 /* Creation is a call for each page: nothing else is begun meanwhile. */
-static void create(struct ms_device *dev, const struct mm_msg *job, uint64_t pages,
-		   uint64_t drop_ns)
+static void create_job_run(struct ms_device *dev, const struct mm_msg *job, uint64_t pages,
+			   uint64_t drop_ns)
 {
 	const struct mm_profile *p = &dev->profile;
 
@@ -295,7 +295,7 @@ static void create(struct ms_device *dev, const struct mm_msg *job, uint64_t pag
 	ms_xfer_done(dev, job->user_data, 0, dev->xfer_free_ns);
 }
 
-static void copy(struct ms_device *dev, const struct mm_msg *job)
+static void copy_job_run(struct ms_device *dev, const struct mm_msg *job)
 {
 	struct ms_transfer *transfer;
 
@@ -306,7 +306,7 @@ static void copy(struct ms_device *dev, const struct mm_msg *job)
 	dev->copied_bytes += (double)job->arg[3];
 }
 
-static void swap(struct ms_device *dev, const struct mm_msg *job)
+static void swap_job_run(struct ms_device *dev, const struct mm_msg *job)
 {
 	struct ms_tenant *t = ms_tenant_of(dev, (uint32_t)job->arg[0]);
 	const bool out = job->opcode == MM_XOP_SWAP_OUT;
@@ -327,20 +327,20 @@ void ms_xfer_job(struct ms_device *dev, struct mm_msg *job)
 	}
 	switch (job->opcode) {
 	case MM_XOP_CREATE:
-		create(dev, job, job->arg[1], 0);
+		create_job_run(dev, job, job->arg[1], 0);
 		break;
 	case MM_XOP_RECREATE:
-		create(dev, job, 1, dev->profile.unmap_ns + dev->profile.release_ns);
+		create_job_run(dev, job, 1, dev->profile.unmap_ns + dev->profile.release_ns);
 		break;
 	case MM_XOP_SCRUB:
-		scrub(dev, job);
+		scrub_job_run(dev, job);
 		break;
 	case MM_XOP_COPY:
-		copy(dev, job);
+		copy_job_run(dev, job);
 		break;
 	case MM_XOP_SWAP_OUT:
 	case MM_XOP_SWAP_IN:
-		swap(dev, job);
+		swap_job_run(dev, job);
 		break;
 	default:
 		control_begin(dev, job);
@@ -368,5 +368,5 @@ void ms_xfer_landed(struct ms_tenant *t, uint32_t slot)
 	mm_cycle_copied(&t->x.cycles, slot, true, t->x.open, &acts);
 	acts_perform(t, &acts);
 	if (t->x.waiting.opcode != MM_XOP_NOP)
-		control(t);
+		control_job_run(t);
 }

@@ -17,8 +17,9 @@ static uint64_t step_ns(const struct mm_step_model *model, uint32_t layers, uint
 	return cost.before + layers * cost.layer + cost.after;
 }
 
-static void serve(const struct mm_wl_opts *opts, const struct mm_step_model *model, uint32_t layers,
-		  struct mm_wl_record *record, uint32_t t, uint32_t i)
+static void request_serve_alone(const struct mm_wl_opts *opts, const struct mm_step_model *model,
+				uint32_t layers, struct mm_wl_record *record, uint32_t t,
+				uint32_t i)
 {
 	const struct mm_wl_request *q = &record->c->stream[t].request[i];
 	uint64_t now_ns = q->arrival_ns;
@@ -48,7 +49,7 @@ static void serve_all(const struct mm_wl_opts *opts, const struct mm_wl_sizes *s
 		mm_profile_share(&part, sizes->tenant[t].fraction);
 		mm_step_model_init(&model, &part, arch, &as);
 		for (uint32_t i = 0; i < record->c->stream[t].n; i++)
-			serve(opts, &model, arch->layers, record, t, i);
+			request_serve_alone(opts, &model, arch->layers, record, t, i);
 	}
 }
 

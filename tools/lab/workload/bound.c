@@ -47,7 +47,8 @@ struct device {
 };
 
 /* Can all be done within @seconds? */
-static bool feasible(const struct need *need, uint32_t n, const struct device *d, double seconds)
+static bool need_is_feasible(const struct need *need, uint32_t n, const struct device *d,
+			     double seconds)
 {
 	double compute = seconds * d->bps, link = 0, extra[MM_WL_TENANTS_MAX];
 	double flops = 0;
@@ -85,12 +86,12 @@ static double least_seconds(const struct need *need, uint32_t n, const struct de
 {
 	double low = 0, high = 1e-3;
 
-	while (!feasible(need, n, d, high) && high < 1e9)
+	while (!need_is_feasible(need, n, d, high) && high < 1e9)
 		high *= 2;
 	for (int i = 0; i < 60 && high - low > 1e-7 * high; i++) {
 		const double middle = (low + high) / 2;
 
-		if (feasible(need, n, d, middle))
+		if (need_is_feasible(need, n, d, middle))
 			high = middle;
 		else
 			low = middle;

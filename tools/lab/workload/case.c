@@ -22,7 +22,7 @@ static uint64_t rows_wanted(const struct mm_wl_opts *opts, uint32_t tenant)
 }
 
 /* As many rows as all windows need, so that they never overlap. */
-static int synthesize(const struct mm_wl_opts *opts, struct mm_trace *ret_trace)
+static int trace_synthesize(const struct mm_wl_opts *opts, struct mm_trace *ret_trace)
 {
 	uint64_t random = mm_random_seed(opts->seed, UINT64_MAX, 0), most = 0, n;
 	struct mm_trace trace = { 0 };
@@ -53,7 +53,7 @@ static int open_trace(const struct mm_wl_opts *opts, struct mm_trace *ret_trace,
 	int e;
 
 	if (!opts->trace_path) {
-		e = synthesize(opts, ret_trace);
+		e = trace_synthesize(opts, ret_trace);
 		if (e)
 			snprintf(err, err_bytes, "out of memory");
 		return e;
@@ -132,15 +132,16 @@ static uint64_t burst_from(const struct mm_trace *trace, uint64_t i)
 	return i % trace->n;
 }
 
-static bool overlap(const struct mm_wl_stream *a, const struct mm_wl_stream *b, uint64_t n)
+static bool streams_overlap(const struct mm_wl_stream *a, const struct mm_wl_stream *b, uint64_t n)
 {
 	const uint64_t ahead = (b->first_row + n - a->first_row) % n;
 
 	return ahead < a->rows || n - ahead < b->rows;
 }
 
-static int place(const struct mm_wl_opts *opts, const struct mm_trace *trace, uint32_t window,
-		 uint32_t tenant, struct mm_wl_stream *stream, double *ret_begin_s)
+static int window_place(const struct mm_wl_opts *opts, const struct mm_trace *trace,
+			uint32_t window, uint32_t tenant, struct mm_wl_stream *stream,
+			double *ret_begin_s)
 {
 	const uint64_t windows = (uint64_t)opts->tenants * opts->windows;
 	const uint64_t at = (uint64_t)tenant * opts->windows + window;
@@ -168,8 +169,9 @@ static struct mm_wl_length length_of(const struct mm_wl_source *source, uint32_t
 	return mm_wl_lengths_draw(&source->lengths[tenant], random, drawn_in_vain);
 }
 
-static int fill(const struct mm_wl_opts *opts, const struct mm_wl_source *source, uint32_t window,
-		uint32_t tenant, double begin_s, struct mm_wl_stream *stream)
+static int stream_fill(const struct mm_wl_opts *opts, const struct mm_wl_source *source,
+		       uint32_t window, uint32_t tenant, double begin_s,
+		       struct mm_wl_stream *stream)
 {
 	const struct mm_trace *trace = &source->trace;
 	const double scale = opts->seconds / stream->trace_s;
@@ -208,10 +210,10 @@ static int make_stream(const struct mm_wl_opts *opts, const struct mm_wl_source 
 		       size_t err_bytes)
 {
 	double begin_s;
-	int e = place(opts, &source->trace, window, tenant, stream, &begin_s);
+	int e = window_place(opts, &source->trace, window, tenant, stream, &begin_s);
 
 	if (!e)
-		e = fill(opts, source, window, tenant, begin_s, stream);
+		e = stream_fill(opts, source, window, tenant, begin_s, stream);
 	if (e == -ENOMEM)
 		snprintf(err, err_bytes, "out of memory");
 	else if (e)
@@ -235,8 +237,8 @@ int mm_wl_case_make(const struct mm_wl_opts *opts, const struct mm_wl_source *so
 		if (e)
 			return e;
 		for (uint32_t other = 0; other < t; other++)
-			c.disjoint = c.disjoint &&
-				     !overlap(&c.stream[other], &c.stream[t], source->trace.n);
+			c.disjoint = c.disjoint && !streams_overlap(&c.stream[other], &c.stream[t],
+								    source->trace.n);
 	}
 	*ret_case = c;
 	c = (struct mm_wl_case){ 0 };

@@ -16,7 +16,7 @@
 
 #define SHARE_ALL_PERMILLE 900 /* of --shapes without shares, together: as vLLM's default */
 
-static const char help_text[] =
+static const char workload_help[] =
 	"  --profile NAME|FILE      device: gh200-96 (default), h200-pcie5, h100-pcie5, "
 	"a100-pcie4\n"
 	"  --pool SIZE              shares are shares of this much memory (default: the device's)\n"
@@ -111,7 +111,7 @@ static const struct option shared_options[] = {
 #define SHARED_N MM_ARRAY_SIZE(shared_options)
 #define MORE_MAX 32
 
-static const struct mm_wl_policy policies[] = {
+static const struct mm_wl_policy known_policies[] = {
 	{ "recompute", MM_POLICY_RECOMPUTE, false },
 	{ "elastic", MM_POLICY_ELASTIC, false },
 	{ "remap", MM_POLICY_REMAP, false },
@@ -161,10 +161,10 @@ const char *mm_wl_turns_name(enum mm_wl_turns turns)
 
 const struct mm_wl_policy *mm_wl_policy_at(size_t index)
 {
-	return index < MM_ARRAY_SIZE(policies) ? &policies[index] : NULL;
+	return index < MM_ARRAY_SIZE(known_policies) ? &known_policies[index] : NULL;
 }
 
-MM_PRINTF(2, 3) static int wrong(const struct parse *p, const char *format, ...)
+MM_PRINTF(2, 3) static int workload_wrong(const struct parse *p, const char *format, ...)
 {
 	va_list args;
 
@@ -176,8 +176,8 @@ MM_PRINTF(2, 3) static int wrong(const struct parse *p, const char *format, ...)
 	return -EINVAL;
 }
 
-static int parse_number(const struct parse *p, const char *name, const char *text, uint64_t least,
-			uint64_t most, uint64_t *ret_number)
+static int workload_parse_number(const struct parse *p, const char *name, const char *text,
+				 uint64_t least, uint64_t most, uint64_t *ret_number)
 {
 	char *end;
 	unsigned long long number;
@@ -185,10 +185,10 @@ static int parse_number(const struct parse *p, const char *name, const char *tex
 	errno = 0;
 	number = strtoull(text, &end, 10);
 	if (errno || end == text || *end || *text < '0' || *text > '9')
-		return wrong(p, "--%s '%s' is not a whole number", name, text);
+		return workload_wrong(p, "--%s '%s' is not a whole number", name, text);
 	if (number < least || number > most)
-		return wrong(p, "--%s %s is not in %llu..%llu", name, text,
-			     (unsigned long long)least, (unsigned long long)most);
+		return workload_wrong(p, "--%s %s is not in %llu..%llu", name, text,
+				      (unsigned long long)least, (unsigned long long)most);
 	*ret_number = number;
 	return 0;
 }
@@ -197,32 +197,32 @@ static int parse_u32(const struct parse *p, const char *name, const char *text, 
 		     uint32_t most, uint32_t *ret_number)
 {
 	uint64_t number;
-	int err = parse_number(p, name, text, least, most, &number);
+	int err = workload_parse_number(p, name, text, least, most, &number);
 
 	if (!err)
 		*ret_number = (uint32_t)number;
 	return err;
 }
 
-static int parse_real(const struct parse *p, const char *name, const char *text, double least,
-		      double most, double *ret_real)
+static int workload_parse_real(const struct parse *p, const char *name, const char *text,
+			       double least, double most, double *ret_real)
 {
 	char *end;
 	double real = strtod(text, &end);
 
 	if (end == text || *end || !isfinite(real))
-		return wrong(p, "--%s '%s' is not a number", name, text);
+		return workload_wrong(p, "--%s '%s' is not a number", name, text);
 	if (real < least || real > most)
-		return wrong(p, "--%s %s is not in %g..%g", name, text, least, most);
+		return workload_wrong(p, "--%s %s is not in %g..%g", name, text, least, most);
 	*ret_real = real;
 	return 0;
 }
 
-static int parse_size(const struct parse *p, const char *name, const char *text,
-		      uint64_t *ret_bytes)
+static int workload_parse_size(const struct parse *p, const char *name, const char *text,
+			       uint64_t *ret_bytes)
 {
 	if (mm_size_parse(text, ret_bytes) || !*ret_bytes || *ret_bytes > UINT64_C(1) << 50)
-		return wrong(p, "--%s '%s' is not a size like 16M or 96G", name, text);
+		return workload_wrong(p, "--%s '%s' is not a size like 16M or 96G", name, text);
 	return 0;
 }
 
@@ -240,27 +240,27 @@ static int parse_word(const struct parse *p, const char *name, const char *text,
 		}
 		at += (size_t)snprintf(known + at, sizeof(known) - at, i ? ", %s" : "%s", names[i]);
 	}
-	return wrong(p, "--%s '%s' is not one of %s", name, text, known);
+	return workload_wrong(p, "--%s '%s' is not one of %s", name, text, known);
 }
 
-static int parse_policies(struct parse *p, char *text)
+static int workload_parse_policies(struct parse *p, char *text)
 {
-	const char *names[MM_ARRAY_SIZE(policies)];
+	const char *names[MM_ARRAY_SIZE(known_policies)];
 
-	for (size_t i = 0; i < MM_ARRAY_SIZE(policies); i++)
-		names[i] = policies[i].name;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(known_policies); i++)
+		names[i] = known_policies[i].name;
 	p->opts.policies = 0;
 	for (char *word; (word = strsep(&text, ","));) {
 		int index = 0, err = parse_word(p, "policy", word, names,
-						(int)MM_ARRAY_SIZE(policies), &index);
+						(int)MM_ARRAY_SIZE(known_policies), &index);
 
 		if (err)
 			return err;
 		for (uint32_t i = 0; i < p->opts.policies; i++) {
-			if (p->opts.policy[i].name == policies[index].name)
-				return wrong(p, "--policy: '%s' twice", word);
+			if (p->opts.policy[i].name == known_policies[index].name)
+				return workload_wrong(p, "--policy: '%s' twice", word);
 		}
-		p->opts.policy[p->opts.policies++] = policies[index];
+		p->opts.policy[p->opts.policies++] = known_policies[index];
 	}
 	return 0;
 }
@@ -273,13 +273,13 @@ static int parse_combo(struct parse *p, const char *text)
 		p->opts.combo = combos[i].name;
 		return 0;
 	}
-	return wrong(p, "--combo '%s' is not C1 or C2", text);
+	return workload_wrong(p, "--combo '%s' is not C1 or C2", text);
 }
 
-static int parse_slots(struct parse *p, const char *text)
+static int workload_parse_slots(struct parse *p, const char *text)
 {
 	if (strcmp(text, "auto") && strcmp(text, "1") && strcmp(text, "2"))
-		return wrong(p, "--slots '%s' is not auto, 1 or 2", text);
+		return workload_wrong(p, "--slots '%s' is not auto, 1 or 2", text);
 	p->opts.slots = *text == 'a' ? 0 : (uint32_t)(*text - '0');
 	return 0;
 }
@@ -289,7 +289,7 @@ static int parse_swap(struct parse *p, const char *text)
 	uint64_t bytes = 0;
 
 	if (strcmp(text, "0")) {
-		int err = parse_size(p, "swap", text, &bytes);
+		int err = workload_parse_size(p, "swap", text, &bytes);
 
 		if (err)
 			return err;
@@ -305,7 +305,7 @@ static int parse_controller(struct parse *p, const char *text)
 	char why[MM_TUNE_ERROR_BYTES];
 
 	if (mm_tune_parse(text, &unused, why))
-		return wrong(p, "--controller: %s", why);
+		return workload_wrong(p, "--controller: %s", why);
 	p->opts.controller = text;
 	return 0;
 }
@@ -319,7 +319,7 @@ static int take_case(struct parse *p, int opt, char *arg)
 		o->profile = arg;
 		return 0;
 	case OPT_POOL:
-		return parse_size(p, "pool", arg, &o->pool_bytes);
+		return workload_parse_size(p, "pool", arg, &o->pool_bytes);
 	case OPT_COMBO:
 		return parse_combo(p, arg);
 	case OPT_SHAPES:
@@ -336,13 +336,13 @@ static int take_case(struct parse *p, int opt, char *arg)
 		p->rates = arg;
 		return 0;
 	case OPT_SECONDS:
-		return parse_real(p, "seconds", arg, 0.01, 1e6, &o->seconds);
+		return workload_parse_real(p, "seconds", arg, 0.01, 1e6, &o->seconds);
 	case OPT_WINDOWS:
 		return parse_u32(p, "windows", arg, 1, MM_WL_WINDOWS_MAX, &o->windows);
 	case OPT_SEED:
-		return parse_number(p, "seed", arg, 0, UINT64_MAX >> 1, &o->seed);
+		return workload_parse_number(p, "seed", arg, 0, UINT64_MAX >> 1, &o->seed);
 	case OPT_POLICY:
-		return parse_policies(p, arg);
+		return workload_parse_policies(p, arg);
 	default:
 		return -ENOENT;
 	}
@@ -371,9 +371,9 @@ static int take_engine(struct parse *p, int opt, char *arg)
 	case OPT_MAX_LEN:
 		return parse_u32(p, "max-len", arg, 2, 1 << 24, &p->max_len);
 	case OPT_PAGE:
-		return parse_size(p, "page", arg, &o->page_bytes);
+		return workload_parse_size(p, "page", arg, &o->page_bytes);
 	case OPT_SLOTS:
-		return parse_slots(p, arg);
+		return workload_parse_slots(p, arg);
 	case OPT_SWAP:
 		return parse_swap(p, arg);
 	case OPT_CONTROLLER:
@@ -386,12 +386,12 @@ static int take_engine(struct parse *p, int opt, char *arg)
 	}
 }
 
-static int take(struct parse *p, int opt, char *arg)
+static int workload_option(struct parse *p, int opt, char *arg)
 {
 	int err;
 
 	if (opt == OPT_HELP) {
-		printf("%s%s%s  -h, --help, --version\n", p->program->usage, help_text,
+		printf("%s%s%s  -h, --help, --version\n", p->program->usage, workload_help,
 		       p->program->more_help ? p->program->more_help : "");
 		return 1;
 	}
@@ -408,7 +408,7 @@ static int take(struct parse *p, int opt, char *arg)
 }
 
 /* "OPT-13B:35%", "opt-13b:12.5", "OPT-13B" */
-static int parse_shape(struct parse *p, char *text, struct mm_wl_tenant *tenant)
+static int workload_parse_tenant(struct parse *p, char *text, struct mm_wl_tenant *tenant)
 {
 	char *share = strchr(text, ':');
 	double percent;
@@ -421,13 +421,13 @@ static int parse_shape(struct parse *p, char *text, struct mm_wl_tenant *tenant)
 		char known[MM_SHAPE_NAMES_BYTES];
 
 		mm_shape_names(known, sizeof(known));
-		return wrong(p, "--shapes: '%s' is not one of %s", text, known);
+		return workload_wrong(p, "--shapes: '%s' is not one of %s", text, known);
 	}
 	if (!share)
 		return 0;
 	if (*share && share[strlen(share) - 1] == '%')
 		share[strlen(share) - 1] = '\0';
-	err = parse_real(p, "shapes", share, 0.1, 100, &percent);
+	err = workload_parse_real(p, "shapes", share, 0.1, 100, &percent);
 	if (!err)
 		tenant->share_permille = (uint32_t)lround(percent * 10);
 	return err;
@@ -443,18 +443,19 @@ static int parse_shapes(struct parse *p, char *text)
 		int err;
 
 		if (o->tenants == MM_WL_TENANTS_MAX)
-			return wrong(p, "--shapes: more than %d", MM_WL_TENANTS_MAX);
-		err = parse_shape(p, word, &o->tenant[o->tenants]);
+			return workload_wrong(p, "--shapes: more than %d", MM_WL_TENANTS_MAX);
+		err = workload_parse_tenant(p, word, &o->tenant[o->tenants]);
 		if (err)
 			return err;
 		said += o->tenant[o->tenants].share_permille;
 		unsaid += !o->tenant[o->tenants++].share_permille;
 	}
 	if (said > 1000)
-		return wrong(p, "--shapes: the shares are %.1f %% together", said / 10.0);
+		return workload_wrong(p, "--shapes: the shares are %.1f %% together", said / 10.0);
 	if (unsaid && said + unsaid > SHARE_ALL_PERMILLE)
-		return wrong(p, "--shapes: %.1f %% leave nothing for those without a share",
-			     said / 10.0);
+		return workload_wrong(p,
+				      "--shapes: %.1f %% leave nothing for those without a share",
+				      said / 10.0);
 	for (uint32_t t = 0; t < o->tenants; t++) {
 		if (!o->tenant[t].share_permille)
 			o->tenant[t].share_permille = (SHARE_ALL_PERMILLE - said) / unsaid;
@@ -471,15 +472,16 @@ static int parse_rates(struct parse *p, char *text)
 		int err;
 
 		if (n == o->tenants)
-			return wrong(p, "--rate: more than %u values for as many tenants",
-				     o->tenants);
-		err = parse_real(p, "rate", word, 1e-3, 1e6, &o->tenant[n].rate);
+			return workload_wrong(p, "--rate: more than %u values for as many tenants",
+					      o->tenants);
+		err = workload_parse_real(p, "rate", word, 1e-3, 1e6, &o->tenant[n].rate);
 		if (err)
 			return err;
 	}
 	if (n != 1 && n != o->tenants)
-		return wrong(p, "--rate: %u values for %u tenants; give one for all or one of each",
-			     n, o->tenants);
+		return workload_wrong(
+			p, "--rate: %u values for %u tenants; give one for all or one of each", n,
+			o->tenants);
 	for (uint32_t t = o->tenants; n == 1 && t-- > 0;)
 		o->tenant[t].rate = o->tenant[0].rate / o->tenants;
 	return 0;
@@ -492,16 +494,17 @@ static int parse_lengths(struct parse *p, char *text)
 
 	for (char *word; (word = strsep(&text, ",")); n++) {
 		if (n == o->tenants)
-			return wrong(p, "--lengths: more than %u values for as many tenants",
-				     o->tenants);
+			return workload_wrong(p,
+					      "--lengths: more than %u values for as many tenants",
+					      o->tenants);
 		if (!*word)
-			return wrong(p, "--lengths: an empty name");
+			return workload_wrong(p, "--lengths: an empty name");
 		o->tenant[n].lengths = word;
 	}
 	if (n != 1 && n != o->tenants)
-		return wrong(p,
-			     "--lengths: %u values for %u tenants; give one for all or one of each",
-			     n, o->tenants);
+		return workload_wrong(
+			p, "--lengths: %u values for %u tenants; give one for all or one of each",
+			n, o->tenants);
 	for (uint32_t t = 1; n == 1 && t < o->tenants; t++)
 		o->tenant[t].lengths = o->tenant[0].lengths;
 	return 0;
@@ -542,21 +545,21 @@ static int parse_tenants(struct parse *p)
 	return err;
 }
 
-static int check(struct parse *p)
+static int workload_check(struct parse *p)
 {
 	const struct mm_wl_opts *o = &p->opts;
 	double requests = 0;
 
 	if (o->combo && p->shapes)
-		return wrong(p, "--combo and --shapes exclude each other");
+		return workload_wrong(p, "--combo and --shapes exclude each other");
 	if (o->batched_tokens < o->max_seqs)
-		return wrong(p, "--batched-tokens %u is less than --max-seqs %u", o->batched_tokens,
-			     o->max_seqs);
+		return workload_wrong(p, "--batched-tokens %u is less than --max-seqs %u",
+				      o->batched_tokens, o->max_seqs);
 	for (uint32_t t = 0; t < o->tenants; t++)
 		requests += o->tenant[t].rate * o->seconds;
 	if (requests > 1e7)
-		return wrong(p, "--rate and --seconds make %.0f requests; at most 10 million",
-			     requests);
+		return workload_wrong(
+			p, "--rate and --seconds make %.0f requests; at most 10 million", requests);
 	return 0;
 }
 
@@ -582,7 +585,7 @@ int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 	size_t n = SHARED_N;
 	int opt, err;
 
-	memcpy(p.opts.policy, policies, POLICIES_DEFAULT * sizeof(*policies));
+	memcpy(p.opts.policy, known_policies, POLICIES_DEFAULT * sizeof(*known_policies));
 	memcpy(all, shared_options, sizeof(shared_options));
 	for (const struct option *o = program->more; o && o->name; o++) {
 		mm_assert(n < SHARED_N + MORE_MAX);
@@ -590,15 +593,15 @@ int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 	}
 	optind = 1;
 	while ((opt = getopt_long(argc, argv, "+h", all, NULL)) != -1) {
-		err = take(&p, opt, optarg);
+		err = workload_option(&p, opt, optarg);
 		if (err)
 			return err;
 	}
 	if (optind < argc)
-		return wrong(&p, "unexpected argument '%s'", argv[optind]);
+		return workload_wrong(&p, "unexpected argument '%s'", argv[optind]);
 	err = parse_tenants(&p);
 	if (!err)
-		err = check(&p);
+		err = workload_check(&p);
 	if (!err)
 		*ret_opts = p.opts;
 	return err;

@@ -136,8 +136,8 @@ static bool is_good(const struct mm_wl_slo *slo, uint32_t t, double ttft, double
 	       (!slo->tpot_median_ns[t] || tpot <= tpot_max);
 }
 
-static void gather_request(struct gather *g, uint32_t t, const struct mm_wl_request *q,
-			   const struct mm_wl_served *s)
+static void served_gather(struct gather *g, uint32_t t, const struct mm_wl_request *q,
+			  const struct mm_wl_served *s)
 {
 	const double ttft = ttft_ns(q, s), tpot = tpot_ns(s);
 
@@ -174,7 +174,7 @@ static void gather_record(struct gather *g, const struct mm_wl_record *r, uint32
 		if (tenant != MM_WL_ALL && t != tenant)
 			continue;
 		for (uint32_t i = 0; i < c->stream[t].n; i++)
-			gather_request(g, t, &c->stream[t].request[i], &r->served[t][i]);
+			served_gather(g, t, &c->stream[t].request[i], &r->served[t][i]);
 		mm_histogram_merge(g->gaps, &r->gaps[t]);
 		g->window_tokens += r->window_tokens[t];
 	}
@@ -187,7 +187,7 @@ static double gap_s(const struct mm_histogram *h, double percent)
 	return (double)mm_histogram_percentile(h, percent) / 1e9;
 }
 
-static void conclude(struct gather *g)
+static void gather_conclude(struct gather *g)
 {
 	struct mm_wl_metrics *m = &g->m;
 
@@ -230,7 +230,7 @@ int mm_wl_measure(const struct mm_wl_record *const *records, uint32_t n, uint32_
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		gather_record(&g, records[i], tenant);
-	conclude(&g);
+	gather_conclude(&g);
 	*ret_metrics = g.m;
 	return 0;
 }

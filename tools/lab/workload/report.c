@@ -35,8 +35,8 @@ static struct mm_wl_counters sum_counters(const struct mm_wl_report *r, uint32_t
 	return sum;
 }
 
-static int measure_all(const struct mm_wl_report *r, uint32_t policy, uint32_t tenant,
-		       struct mm_wl_metrics *ret)
+static int windows_measure(const struct mm_wl_report *r, uint32_t policy, uint32_t tenant,
+			   struct mm_wl_metrics *ret)
 {
 	const struct mm_wl_record **all = calloc(r->windows, sizeof(*all));
 	int err;
@@ -60,12 +60,12 @@ static int measure_one(const struct mm_wl_report *r, uint32_t policy, uint32_t w
 
 /* ---- paired ratios ---- */
 
-static double throughput(const struct mm_wl_metrics *m)
+static double throughput_of(const struct mm_wl_metrics *m)
 {
 	return m->throughput_tok_s;
 }
 
-static double goodput(const struct mm_wl_metrics *m)
+static double goodput_of(const struct mm_wl_metrics *m)
 {
 	return m->goodput_tok_s;
 }
@@ -84,15 +84,15 @@ static const struct {
 	const char *name;
 	double (*of)(const struct mm_wl_metrics *m);
 } paired[] = {
-	{ "throughput", throughput },
-	{ "goodput", goodput },
+	{ "throughput", throughput_of },
+	{ "goodput", goodput_of },
 	{ "ttft_p99", ttft_p99 },
 	{ "tbt_p99", tbt_p99 },
 };
 
 /* Of policy @policy over the first, window by window. */
-static int ratios(const struct mm_wl_report *r, uint32_t policy,
-		  struct mm_ratio ret[MM_ARRAY_SIZE(paired)])
+static int policy_ratios(const struct mm_wl_report *r, uint32_t policy,
+			 struct mm_ratio ret[MM_ARRAY_SIZE(paired)])
 {
 	mm_cleanup(mm_free_ptr) double *a = calloc(r->windows, sizeof(*a));
 	mm_cleanup(mm_free_ptr) double *b = calloc(r->windows, sizeof(*b));
@@ -146,7 +146,7 @@ static int table_row(const struct mm_wl_report *r, uint32_t policy)
 {
 	const struct mm_wl_counters c = sum_counters(r, policy);
 	struct mm_wl_metrics m;
-	int err = measure_all(r, policy, MM_WL_ALL, &m);
+	int err = windows_measure(r, policy, MM_WL_ALL, &m);
 
 	if (err)
 		return err;
@@ -178,7 +178,7 @@ static int table_ratios(const struct mm_wl_report *r)
 	putchar('\n');
 	for (uint32_t p = 1; p < r->opts->policies; p++) {
 		struct mm_ratio q[MM_ARRAY_SIZE(paired)];
-		int err = ratios(r, p, q);
+		int err = policy_ratios(r, p, q);
 
 		if (err)
 			return err;
@@ -209,19 +209,19 @@ int mm_wl_report_table(const struct mm_wl_report *r)
 /* ---- for programs ---- */
 
 /* Takes over @value. Return: whether it is in. */
-static bool put(json_t *object, const char *key, json_t *value)
+static bool json_member_put(json_t *object, const char *key, json_t *value)
 {
 	return !json_object_set_new(object, key, value);
 }
 
 static bool put_u64(json_t *object, const char *key, uint64_t value)
 {
-	return put(object, key, json_integer((json_int_t)value));
+	return json_member_put(object, key, json_integer((json_int_t)value));
 }
 
 static bool put_real(json_t *object, const char *key, double value)
 {
-	return put(object, key, json_real(value));
+	return json_member_put(object, key, json_real(value));
 }
 
 static bool put_metrics(json_t *json, const struct mm_wl_metrics *m, bool goodput_known)
@@ -264,12 +264,12 @@ static bool put_counters(json_t *json, const struct mm_wl_counters *c)
 	       put_u64(json, "refused", c->refused);
 }
 
-static void json_put(json_t **json)
+static void report_json_done(json_t **json)
 {
 	json_decref(*json);
 }
 
-static json_t *keep(json_t **json, bool ok)
+static json_t *json_keep(json_t **json, bool ok)
 {
 	json_t *kept = ok ? *json : NULL;
 
@@ -280,7 +280,7 @@ static json_t *keep(json_t **json, bool ok)
 
 static json_t *tenants_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(json_put) json_t *list = json_array();
+	mm_cleanup(report_json_done) json_t *list = json_array();
 
 	for (uint32_t t = 0; list && t < r->opts->tenants; t++) {
 		const struct mm_wl_tenant *tenant = &r->opts->tenant[t];
@@ -311,7 +311,7 @@ static json_t *tenants_json(const struct mm_wl_report *r)
 		}
 		json_decref(one);
 	}
-	return keep(&list, list);
+	return json_keep(&list, list);
 }
 
 static json_t *stream_json(const struct mm_wl_stream *s, double seconds)
@@ -325,7 +325,7 @@ static json_t *stream_json(const struct mm_wl_stream *s, double seconds)
 
 static json_t *windows_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(json_put) json_t *list = json_array();
+	mm_cleanup(report_json_done) json_t *list = json_array();
 
 	for (uint32_t w = 0; list && w < r->windows; w++) {
 		const struct mm_wl_case *c = &r->cases[w];
@@ -342,25 +342,25 @@ static json_t *windows_json(const struct mm_wl_report *r)
 		if (!ok)
 			return NULL;
 	}
-	return keep(&list, list);
+	return json_keep(&list, list);
 }
 
 static json_t *policy_tenants_json(const struct mm_wl_report *r, uint32_t policy)
 {
-	mm_cleanup(json_put) json_t *list = json_array();
+	mm_cleanup(report_json_done) json_t *list = json_array();
 
 	for (uint32_t t = 0; list && t < r->opts->tenants; t++) {
 		struct mm_wl_metrics m;
 		json_t *one = json_object();
 
-		if (measure_all(r, policy, t, &m) || !one || !put_metrics(one, &m, r->slo) ||
+		if (windows_measure(r, policy, t, &m) || !one || !put_metrics(one, &m, r->slo) ||
 		    json_array_append(list, one)) {
 			json_decref(one);
 			return NULL;
 		}
 		json_decref(one);
 	}
-	return keep(&list, list);
+	return json_keep(&list, list);
 }
 
 static bool put_run(json_t *json, const struct mm_wl_record *record)
@@ -375,7 +375,7 @@ static bool put_run(json_t *json, const struct mm_wl_record *record)
 
 static json_t *policy_windows_json(const struct mm_wl_report *r, uint32_t policy)
 {
-	mm_cleanup(json_put) json_t *list = json_array();
+	mm_cleanup(report_json_done) json_t *list = json_array();
 
 	for (uint32_t w = 0; list && w < r->windows; w++) {
 		const struct mm_wl_record *record = mm_wl_report_record(r, policy, w);
@@ -390,30 +390,30 @@ static json_t *policy_windows_json(const struct mm_wl_report *r, uint32_t policy
 		}
 		json_decref(one);
 	}
-	return keep(&list, list);
+	return json_keep(&list, list);
 }
 
 static json_t *policy_json(const struct mm_wl_report *r, uint32_t policy)
 {
 	const struct mm_wl_counters counters = sum_counters(r, policy);
-	mm_cleanup(json_put) json_t *json = json_object();
+	mm_cleanup(report_json_done) json_t *json = json_object();
 	struct mm_wl_metrics m;
-	bool ok = json && !measure_all(r, policy, MM_WL_ALL, &m) && put_metrics(json, &m, r->slo) &&
-		  put_counters(json, &counters) &&
-		  put(json, "tenants", policy_tenants_json(r, policy)) &&
-		  put(json, "windows", policy_windows_json(r, policy));
+	bool ok = json && !windows_measure(r, policy, MM_WL_ALL, &m) &&
+		  put_metrics(json, &m, r->slo) && put_counters(json, &counters) &&
+		  json_member_put(json, "tenants", policy_tenants_json(r, policy)) &&
+		  json_member_put(json, "windows", policy_windows_json(r, policy));
 
-	return keep(&json, ok);
+	return json_keep(&json, ok);
 }
 
-static json_t *results_json(const struct mm_wl_report *r)
+static json_t *policies_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(json_put) json_t *json = json_object();
+	mm_cleanup(report_json_done) json_t *json = json_object();
 	bool ok = json;
 
 	for (uint32_t p = 0; ok && p < r->opts->policies; p++)
-		ok = put(json, r->opts->policy[p].name, policy_json(r, p));
-	return keep(&json, ok);
+		ok = json_member_put(json, r->opts->policy[p].name, policy_json(r, p));
+	return json_keep(&json, ok);
 }
 
 static json_t *ratio_json(const struct mm_ratio *q)
@@ -424,18 +424,18 @@ static json_t *ratio_json(const struct mm_ratio *q)
 
 static json_t *paired_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(json_put) json_t *json = json_object();
+	mm_cleanup(report_json_done) json_t *json = json_object();
 	bool ok = json;
 
 	for (uint32_t p = 1; ok && p < r->opts->policies; p++) {
 		struct mm_ratio q[MM_ARRAY_SIZE(paired)];
 		json_t *one = json_object();
 
-		ok = put(json, r->opts->policy[p].name, one) && !ratios(r, p, q);
+		ok = json_member_put(json, r->opts->policy[p].name, one) && !policy_ratios(r, p, q);
 		for (size_t i = 0; ok && i < MM_ARRAY_SIZE(paired); i++)
-			ok = put(one, paired[i].name, ratio_json(&q[i]));
+			ok = json_member_put(one, paired[i].name, ratio_json(&q[i]));
 	}
-	return keep(&json, ok);
+	return json_keep(&json, ok);
 }
 
 static json_t *head_json(const struct mm_wl_report *r)
@@ -455,21 +455,24 @@ static json_t *head_json(const struct mm_wl_report *r)
 
 json_t *mm_wl_report_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(json_put) json_t *json = head_json(r);
-	bool ok = json && put(json, "version", json_string(MM_VERSION)) &&
-		  put(json, "commit", json_string(MM_COMMIT)) &&
-		  put(json, "controller",
-		      r->opts->controller ? json_string(r->opts->controller) : json_null()) &&
-		  put(json, "swap_bytes",
-		      r->opts->swap_bytes == MM_WL_SWAP_AUTO
-			      ? json_null()
-			      : json_integer((json_int_t)r->opts->swap_bytes)) &&
-		  put(json, "tenants", tenants_json(r)) && put(json, "cases", windows_json(r)) &&
-		  put(json, "results", results_json(r)) && put(json, "paired", paired_json(r));
+	mm_cleanup(report_json_done) json_t *json = head_json(r);
+	bool ok = json && json_member_put(json, "version", json_string(MM_VERSION)) &&
+		  json_member_put(json, "commit", json_string(MM_COMMIT)) &&
+		  json_member_put(json, "controller",
+				  r->opts->controller ? json_string(r->opts->controller)
+						      : json_null()) &&
+		  json_member_put(json, "swap_bytes",
+				  r->opts->swap_bytes == MM_WL_SWAP_AUTO
+					  ? json_null()
+					  : json_integer((json_int_t)r->opts->swap_bytes)) &&
+		  json_member_put(json, "tenants", tenants_json(r)) &&
+		  json_member_put(json, "cases", windows_json(r)) &&
+		  json_member_put(json, "results", policies_json(r)) &&
+		  json_member_put(json, "paired", paired_json(r));
 
 	if (ok && r->more)
 		ok = !json_object_update(json, r->more);
-	return keep(&json, ok);
+	return json_keep(&json, ok);
 }
 
 int mm_wl_report_print(const struct mm_wl_report *r)

@@ -39,8 +39,8 @@ static uint64_t page_up(uint64_t bytes, uint64_t page_bytes)
 	return mm_div_up(bytes, page_bytes) * page_bytes;
 }
 
-static void weigh(const struct mm_wl_opts *opts, const struct mm_wl_tenant *tenant,
-		  struct mm_wl_tenant_sizes *s)
+static void model_weigh(const struct mm_wl_opts *opts, const struct mm_wl_tenant *tenant,
+			struct mm_wl_tenant_sizes *s)
 {
 	const struct mm_arch *a = &tenant->shape->arch;
 
@@ -66,8 +66,8 @@ static uint64_t request_bytes(const struct mm_wl_opts *opts, const struct mm_wl_
 	return mm_div_up(tokens, opts->block_tokens) * opts->block_tokens * s->kv_token_bytes;
 }
 
-static int divide(const struct mm_wl_opts *opts, uint32_t index, struct mm_wl_tenant_sizes *s,
-		  char *err, size_t err_bytes)
+static int pool_divide(const struct mm_wl_opts *opts, uint32_t index, struct mm_wl_tenant_sizes *s,
+		       char *err, size_t err_bytes)
 {
 	const struct mm_wl_tenant *tenant = &opts->tenant[index];
 	const uint64_t need = s->overhead_bytes + s->weight_pages * opts->page_bytes +
@@ -107,12 +107,12 @@ int mm_wl_sizes(const struct mm_wl_opts *opts, uint64_t device_bytes, struct mm_
 		struct mm_wl_tenant_sizes *s = &sizes.tenant[t];
 		int e;
 
-		weigh(opts, &opts->tenant[t], s);
+		model_weigh(opts, &opts->tenant[t], s);
 		s->share_bytes = sizes.device_bytes / 1000 * opts->tenant[t].share_permille;
 		s->fraction = opts->sharing == MM_WL_MIG
 				      ? (double)opts->tenant[t].share_permille / permille
 				      : 1;
-		e = divide(opts, t, s, err, err_bytes);
+		e = pool_divide(opts, t, s, err, err_bytes);
 		if (e)
 			return e;
 		sizes.pool_bytes += s->weight_pages * opts->page_bytes + s->kv_share_bytes;

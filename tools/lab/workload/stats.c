@@ -32,7 +32,7 @@ static double beta_fraction(double x, double a, double b)
 }
 
 /* The regularised incomplete beta function. */
-static double beta(double x, double a, double b)
+static double incomplete_beta(double x, double a, double b)
 {
 	const double front =
 		exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
@@ -47,7 +47,7 @@ static double beta(double x, double a, double b)
 /* How probable a value above @t >= 0 is. */
 static double t_tail(double t, double degrees)
 {
-	return beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2;
+	return incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2;
 }
 
 double mm_t_quantile(double p, double degrees)

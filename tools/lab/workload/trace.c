@@ -32,13 +32,13 @@ struct reader {
 	size_t errbuf_bytes;
 };
 
-static void close_file(FILE **file)
+static void trace_file_close(FILE **file)
 {
 	if (*file)
 		fclose(*file);
 }
 
-MM_PRINTF(2, 3) static int bad(struct reader *r, const char *format, ...)
+MM_PRINTF(2, 3) static int trace_refuse(struct reader *r, const char *format, ...)
 {
 	char what[160];
 	va_list args;
@@ -50,7 +50,7 @@ MM_PRINTF(2, 3) static int bad(struct reader *r, const char *format, ...)
 	return -EBADMSG;
 }
 
-static int push(struct mm_trace *trace, const struct mm_trace_row *row)
+static int row_push(struct mm_trace *trace, const struct mm_trace_row *row)
 {
 	if (trace->n == trace->room) {
 		size_t room = trace->room ? 2 * trace->room : 256;
@@ -75,17 +75,19 @@ static int read_header(struct reader *r, char *text)
 		while (c < COL_COUNT && strcmp(field, column_names[c]))
 			c++;
 		if (c == COL_COUNT)
-			return bad(r,
-				   "unknown column '%.40s'; known: arrival_s, prompt_tokens, "
-				   "output_tokens, tenant",
-				   field);
+			return trace_refuse(
+				r,
+				"unknown column '%.40s'; known: arrival_s, prompt_tokens, "
+				"output_tokens, tenant",
+				field);
 		if (r->at[c] >= 0)
-			return bad(r, "column '%s' twice", field);
+			return trace_refuse(r, "column '%s' twice", field);
 		r->at[c] = r->fields;
 	}
 	for (int c = r->lengths_only ? COL_PROMPT : COL_ARRIVAL; c < COL_TENANT; c++) {
 		if (r->at[c] < 0)
-			return bad(r, "no column '%s' in the header line", column_names[c]);
+			return trace_refuse(r, "no column '%s' in the header line",
+					    column_names[c]);
 	}
 	return 0;
 }
@@ -96,17 +98,18 @@ static int parse_seconds(struct reader *r, const char *text, double *ret_s)
 	double s = strtod(text, &end);
 
 	if (end == text || *end)
-		return bad(r, "arrival_s '%.40s' is not a number", text);
+		return trace_refuse(r, "arrival_s '%.40s' is not a number", text);
 	if (!isfinite(s) || s < 0)
-		return bad(r, "arrival_s '%.40s' is not a time from 0 up", text);
+		return trace_refuse(r, "arrival_s '%.40s' is not a time from 0 up", text);
 	if (s < r->last_s)
-		return bad(r, "arrival_s %g is before the row above (%g): rows must be sorted", s,
-			   r->last_s);
+		return trace_refuse(
+			r, "arrival_s %g is before the row above (%g): rows must be sorted", s,
+			r->last_s);
 	*ret_s = r->last_s = s;
 	return 0;
 }
 
-static int parse_count(struct reader *r, enum column column, const char *text, unsigned long least,
+static int count_parse(struct reader *r, enum column column, const char *text, unsigned long least,
 		       unsigned long most, uint32_t *ret_count)
 {
 	char *end;
@@ -115,10 +118,11 @@ static int parse_count(struct reader *r, enum column column, const char *text, u
 	errno = 0;
 	value = strtoul(text, &end, 10);
 	if (errno || end == text || *end || *text < '0' || *text > '9')
-		return bad(r, "%s '%.40s' is not a whole number", column_names[column], text);
+		return trace_refuse(r, "%s '%.40s' is not a whole number", column_names[column],
+				    text);
 	if (value < least || value > most)
-		return bad(r, "%s %lu is not in %lu..%lu", column_names[column], value, least,
-			   most);
+		return trace_refuse(r, "%s %lu is not in %lu..%lu", column_names[column], value,
+				    least, most);
 	*ret_count = (uint32_t)value;
 	return 0;
 }
@@ -134,17 +138,17 @@ static int read_row(struct reader *r, char *text, uint32_t tenants, struct mm_tr
 			field[n] = part;
 	}
 	if (n != r->fields)
-		return bad(r, "%d fields, the header has %d", n, r->fields);
+		return trace_refuse(r, "%d fields, the header has %d", n, r->fields);
 	if (r->at[COL_ARRIVAL] >= 0)
 		err = parse_seconds(r, field[r->at[COL_ARRIVAL]], &row.arrival_s);
 	if (!err)
-		err = parse_count(r, COL_PROMPT, field[r->at[COL_PROMPT]], 1, MM_TRACE_TOKENS_MAX,
+		err = count_parse(r, COL_PROMPT, field[r->at[COL_PROMPT]], 1, MM_TRACE_TOKENS_MAX,
 				  &row.prompt_tokens);
 	if (!err)
-		err = parse_count(r, COL_OUTPUT, field[r->at[COL_OUTPUT]], 1, MM_TRACE_TOKENS_MAX,
+		err = count_parse(r, COL_OUTPUT, field[r->at[COL_OUTPUT]], 1, MM_TRACE_TOKENS_MAX,
 				  &row.output_tokens);
 	if (!err && r->at[COL_TENANT] >= 0)
-		err = parse_count(r, COL_TENANT, field[r->at[COL_TENANT]], 0, tenants - 1,
+		err = count_parse(r, COL_TENANT, field[r->at[COL_TENANT]], 0, tenants - 1,
 				  &row.tenant);
 	if (!err)
 		*ret_row = row;
@@ -164,19 +168,19 @@ static int read_rows(struct reader *r, FILE *file, uint32_t tenants, struct mm_t
 		r->line++;
 		text[strcspn(text, "\r\n")] = '\0';
 		if (strlen(text) + 2 < (size_t)len)
-			return bad(r, "a NUL byte: this is not a text file");
+			return trace_refuse(r, "a NUL byte: this is not a text file");
 		err = r->line == 1 ? read_header(r, text) : read_row(r, text, tenants, &row);
 		if (!err && r->line > 1)
-			err = push(trace, &row);
+			err = row_push(trace, &row);
 		if (err)
 			return err;
 		if (trace->n > MM_TRACE_ROWS_MAX)
-			return bad(r, "more than %d rows", MM_TRACE_ROWS_MAX);
+			return trace_refuse(r, "more than %d rows", MM_TRACE_ROWS_MAX);
 	}
 	if (ferror(file))
-		return bad(r, "read error");
+		return trace_refuse(r, "read error");
 	if (!trace->n)
-		return bad(r, "no rows");
+		return trace_refuse(r, "no rows");
 	return 0;
 }
 
@@ -211,7 +215,7 @@ static uint32_t scale_tokens(uint32_t tokens, double scale)
 	return (uint32_t)MM_MIN(MM_MAX(scaled, 1.0), (double)MM_TRACE_TOKENS_MAX);
 }
 
-static void reshape(struct mm_trace *trace, const struct mm_trace_shape *shape)
+static void trace_reshape(struct mm_trace *trace, const struct mm_trace_shape *shape)
 {
 	size_t kept = 0;
 
@@ -229,10 +233,10 @@ static void reshape(struct mm_trace *trace, const struct mm_trace_shape *shape)
 		qsort(trace->rows, trace->n, sizeof(*trace->rows), by_arrival);
 }
 
-static int read_file(struct reader *r, uint32_t tenants, struct mm_trace *ret_trace)
+static int trace_read_file(struct reader *r, uint32_t tenants, struct mm_trace *ret_trace)
 {
 	mm_cleanup(mm_trace_done) struct mm_trace trace = { 0 };
-	mm_cleanup(close_file) FILE *file = fopen(r->path, "re");
+	mm_cleanup(trace_file_close) FILE *file = fopen(r->path, "re");
 	int err;
 
 	if (!file) {
@@ -255,13 +259,13 @@ int mm_trace_read(const char *path, const struct mm_trace_shape *shape, struct m
 {
 	struct reader r = { .path = path, .errbuf = errbuf, .errbuf_bytes = errbuf_bytes };
 	struct mm_trace trace;
-	int err = read_file(&r, shape->tenants, &trace);
+	int err = trace_read_file(&r, shape->tenants, &trace);
 
 	if (err)
 		return err;
 	if (r.at[COL_TENANT] < 0)
 		give_windows(&trace, shape->tenants);
-	reshape(&trace, shape);
+	trace_reshape(&trace, shape);
 	*ret_trace = trace;
 	return 0;
 }
@@ -274,10 +278,10 @@ int mm_trace_read_rows(const char *path, bool lengths_only, struct mm_trace *ret
 			    .errbuf = errbuf,
 			    .errbuf_bytes = errbuf_bytes };
 
-	return read_file(&r, MM_TRACE_TENANTS_MAX, ret_trace);
+	return trace_read_file(&r, MM_TRACE_TENANTS_MAX, ret_trace);
 }
 
-static uint32_t between(uint64_t *state, uint32_t least, uint32_t most)
+static uint32_t random_between(uint64_t *state, uint32_t least, uint32_t most)
 {
 	return least + (uint32_t)(mm_random_next(state) % (most - least + 1));
 }
@@ -287,16 +291,17 @@ static uint32_t between(uint64_t *state, uint32_t least, uint32_t most)
 
 static int add_burst(struct mm_trace *trace, uint64_t *state, uint32_t tenant, double begin_s)
 {
-	uint32_t n = between(state, 20, 28);
+	uint32_t n = random_between(state, 20, 28);
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct mm_trace_row row = {
-			.arrival_s = begin_s + BURST_LENGTH_S * between(state, 0, 999) / 1000.0,
-			.prompt_tokens = between(state, 16, 96),
-			.output_tokens = between(state, 48, 144),
+			.arrival_s =
+				begin_s + BURST_LENGTH_S * random_between(state, 0, 999) / 1000.0,
+			.prompt_tokens = random_between(state, 16, 96),
+			.output_tokens = random_between(state, 48, 144),
 			.tenant = tenant,
 		};
-		int err = push(trace, &row);
+		int err = row_push(trace, &row);
 
 		if (err)
 			return err;
@@ -318,7 +323,7 @@ int mm_trace_synthesize(const struct mm_trace_shape *shape, struct mm_trace *ret
 		if (err)
 			return err;
 	}
-	reshape(&trace, shape);
+	trace_reshape(&trace, shape);
 	*ret_trace = trace;
 	trace = (struct mm_trace){ 0 };
 	return 0;

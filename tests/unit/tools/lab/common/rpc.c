@@ -32,7 +32,7 @@ static void listen_at(char *path, size_t bytes, int *ret_fd)
 	*ret_fd = fd;
 }
 
-static void ask(const char *path)
+static void rpc_request(const char *path)
 {
 	int fd = mm_rpc_open(path);
 	json_t *result = fd < 0 ? NULL : mm_rpc_call(fd, "status");
@@ -83,7 +83,7 @@ static void test_stopped_and_continued(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)
-		ask(path);
+		rpc_request(path);
 	fd = accept(listener, NULL, NULL);
 	assert_true(fd >= 0);
 	assert_true(recv(fd, request, sizeof(request), 0) > 0);

@@ -11,7 +11,7 @@
 #include "libclient/base/base.h"
 #include "tools/lab/common/series.h"
 
-static struct mm_series make(const double *values, uint32_t n)
+static struct mm_series series_make(const double *values, uint32_t n)
 {
 	struct mm_series s = { 0 };
 
@@ -52,7 +52,7 @@ static void test_summary(void **state)
 
 static void test_one_value(void **state)
 {
-	struct mm_series s = make((double[]){ 3 }, 1);
+	struct mm_series s = series_make((double[]){ 3 }, 1);
 	const struct mm_summary summary = mm_series_summary(&s);
 
 	(void)state;
@@ -63,8 +63,8 @@ static void test_one_value(void **state)
 /* What drifts on both sides does not show in the pairs; what is no number is left out. */
 static void test_pairs(void **state)
 {
-	struct mm_series figure = make((double[]){ 2, 4, 8, 16, 5, 7 }, 6);
-	struct mm_series reference = make((double[]){ 1, 2, 4, 8, 0 }, 5);
+	struct mm_series figure = series_make((double[]){ 2, 4, 8, 16, 5, 7 }, 6);
+	struct mm_series reference = series_make((double[]){ 1, 2, 4, 8, 0 }, 5);
 	const struct mm_summary pairs = mm_series_pairs(&figure, &reference);
 
 	(void)state;

@@ -74,7 +74,7 @@ static void test_numbers(void **state)
 }
 
 /* The table of targets, as text. */
-static char *targets(const struct mm_eval *eval)
+static char *targets_text(const struct mm_eval *eval)
 {
 	char *text = NULL;
 	size_t bytes = 0;
@@ -94,7 +94,7 @@ static void test_targets(void **state)
 
 	(void)state;
 	eval = one_point(&p, run_json(100, 196, 200, 999));
-	text = targets(&eval);
+	text = targets_text(&eval);
 	assert_non_null(strstr(text, "G ≥ 0.95 | reached | 1 of 1 | 0.960 at `the-id`"));
 	assert_non_null(strstr(text, "1.10 × unlimited | reached | 1 of 1"));
 	assert_non_null(strstr(text, "never worse than recompute: throughput, lower bound of the "
@@ -105,7 +105,7 @@ static void test_targets(void **state)
 	free(text);
 	json_decref(p.json);
 	eval = one_point(&p, run_json(100, 90, 200, 1001));
-	text = targets(&eval);
+	text = targets_text(&eval);
 	assert_non_null(strstr(text, "G ≥ 0.95 | – |"));
 	assert_non_null(strstr(text, "bound | **not reached** | 0 of 1 | 0.225 at `the-id`"));
 	assert_non_null(strstr(text, "never worse than recompute: throughput, lower bound of the "
@@ -114,7 +114,7 @@ static void test_targets(void **state)
 	json_decref(p.json);
 	/* Windows in which it serves nobody are none that can be passed over. */
 	eval = one_point(&p, run_json(100, 0, 200, 1001));
-	text = targets(&eval);
+	text = targets_text(&eval);
 	assert_non_null(strstr(text, "never worse than recompute: throughput, lower bound of the "
 				     "paired ratio ≥ 0.99 | **not reached** | 0 of 1 | 0.000"));
 	free(text);
@@ -178,7 +178,7 @@ struct seen {
 	int codes;
 };
 
-static void see(void *user, const struct mm_job *job, size_t ended)
+static void job_note(void *user, const struct mm_job *job, size_t ended)
 {
 	struct seen *seen = user;
 
@@ -208,7 +208,7 @@ static void test_jobs(void **state)
 					   .out_path = i == 3 ? out_path : "/dev/null",
 					   .err_path = "/dev/null" };
 	}
-	assert_int_equal(mm_jobs_run(jobs, 5, 2, signals, see, &seen), 0);
+	assert_int_equal(mm_jobs_run(jobs, 5, 2, signals, job_note, &seen), 0);
 	assert_int_equal(seen.ended, 5);
 	assert_int_equal(seen.codes, 0 + 1 + 2 + 3 + 4);
 	assert_int_equal(WEXITSTATUS(jobs[4].status), 4);

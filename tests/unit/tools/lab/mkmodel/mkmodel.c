@@ -218,7 +218,7 @@ static void test_llama2c_lies(void **state)
 	assert_int_equal(mk_llama2c_open("/nonexistent", &c, err), -ENOENT);
 }
 
-static const struct mm_st_tensor *tensor(const struct mm_safetensors *st, const char *name)
+static const struct mm_st_tensor *tensor_find(const struct mm_safetensors *st, const char *name)
 {
 	for (size_t i = 0; i < st->n_tensors; i++)
 		if (!strcmp(st->tensors[i].name, name))
@@ -244,7 +244,7 @@ static void test_written_model(void **state)
 	if (mm_safetensors_read(fd, &st, err, sizeof(err)))
 		fail_msg("%s", err);
 	assert_int_equal(st.n_tensors, 2 * 9 + 3);
-	t = tensor(&st, "model.layers.1.self_attn.k_proj.weight");
+	t = tensor_find(&st, "model.layers.1.self_attn.k_proj.weight");
 	assert_non_null(t);
 	assert_int_equal(t->shape[0], 8);
 	assert_int_equal(t->shape[1], 16);
@@ -252,7 +252,7 @@ static void test_written_model(void **state)
 	mk_random_row(&r, MM_W_K, 1, 3, want);
 	assert_int_equal(pread(fd, got, sizeof(got), (off_t)(t->file_offset + 3 * 64)), 64);
 	assert_memory_equal(got, want, sizeof(got));
-	assert_non_null(tensor(&st, "lm_head.weight"));
+	assert_non_null(tensor_find(&st, "lm_head.weight"));
 	mm_safetensors_done(&st);
 	close(fd);
 }
@@ -279,7 +279,7 @@ static void test_sparse(void **state)
 	for (size_t i = 0; i < st.n_tensors; i++)
 		bytes += st.tensors[i].bytes;
 	assert_int_equal(bytes, mm_arch_weight_bytes(&shape->arch, 2));
-	t = tensor(&st, "model.decoder.layers.47.fc2.weight");
+	t = tensor_find(&st, "model.decoder.layers.47.fc2.weight");
 	assert_non_null(t);
 	assert_int_equal(pread(fd, zero, sizeof(zero), (off_t)t->file_offset), sizeof(zero));
 	for (size_t i = 0; i < sizeof(zero); i++)
@@ -351,7 +351,7 @@ static void test_large_tensor(void **state)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (mm_safetensors_read(fd, &st, err, sizeof(err)))
 		fail_msg("%s", err);
-	t = tensor(&st, "model.embed_tokens.weight");
+	t = tensor_find(&st, "model.embed_tokens.weight");
 	assert_non_null(t);
 	for (uint32_t row = 0; row < r.arch.vocab; row += 997) {
 		mk_random_row(&r, MM_W_EMBED, 0, row, want);
@@ -459,7 +459,7 @@ static void test_shards(void **state)
 
 /* ---- command lines ---- */
 
-static int parse(const char *line, struct mk_options *ret)
+static int opts_parse(const char *line, struct mk_options *ret)
 {
 	static char text[512];
 	char *argv[32] = { (char *)"mkmodel" }, *save;
@@ -500,17 +500,17 @@ static void test_options(void **state)
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_lines); i++) {
 		print_message("%s\n", bad_lines[i]);
-		assert_int_equal(parse(bad_lines[i], &o), 2);
+		assert_int_equal(opts_parse(bad_lines[i], &o), 2);
 	}
-	assert_int_equal(parse("random x --dtype bf16 --rope-scaling llama3:8,1,4,8192 "
-			       "--rope-theta 5e5 --shards 3",
-			       &o),
+	assert_int_equal(opts_parse("random x --dtype bf16 --rope-scaling llama3:8,1,4,8192 "
+				    "--rope-theta 5e5 --shards 3",
+				    &o),
 			 -1);
 	assert_int_equal(o.format.vector_dtype, MM_DTYPE_BF16);
 	assert_int_equal(o.format.shards, 3);
 	assert_true(o.given.rope.theta == 5e5 && o.given.rope.high_factor == 4);
 	assert_int_equal(o.given.rope.original, 8192);
-	assert_int_equal(parse("sparse x --shape OPT-30B", &o), -1);
+	assert_int_equal(opts_parse("sparse x --shape OPT-30B", &o), -1);
 	assert_string_equal(o.shape, "OPT-30B");
 	assert_false(o.dtype_given);
 }
@@ -532,19 +532,19 @@ static void test_scaled_down(void **state)
 	struct mk_options o;
 
 	(void)state;
-	assert_int_equal(parse("shapes f x --model m --layers 2", &o), -1);
+	assert_int_equal(opts_parse("shapes f x --model m --layers 2", &o), -1);
 	mk_options_apply(&o, &a);
 	assert_true(a.layers == 2 && a.hidden == 4096 && a.heads == 32 && a.kv_heads == 8);
 	assert_true(a.ffn == 14336 && a.head_dim == 128 && a.rope.theta == 5e5);
 	assert_int_equal(mk_arch_check(&a, err), 0);
 	a = llama3;
-	assert_int_equal(parse("shapes f x --model m --hidden 1024 --vocab 300", &o), -1);
+	assert_int_equal(opts_parse("shapes f x --model m --hidden 1024 --vocab 300", &o), -1);
 	mk_options_apply(&o, &a);
 	assert_true(a.heads == 8 && a.kv_heads == 2 && a.ffn == 3584 && a.head_dim == 128);
 	assert_true(a.layers == 32 && a.vocab == 300 && a.embed_dim == 1024);
 	assert_int_equal(mk_arch_check(&a, err), 0);
 	a = llama3;
-	assert_int_equal(parse("shapes f x --model m --hidden 64 --heads 4 --tied", &o), -1);
+	assert_int_equal(opts_parse("shapes f x --model m --hidden 64 --heads 4 --tied", &o), -1);
 	mk_options_apply(&o, &a);
 	assert_true(a.kv_heads == 1 && a.head_dim == 16 && a.tied);
 	assert_int_equal(mk_arch_check(&a, err), 0);

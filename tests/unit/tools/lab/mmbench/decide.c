@@ -10,7 +10,7 @@
 #include "libclient/base/base.h"
 #include "tools/lab/mmbench/decide_load.h"
 
-static struct mm_decide_opts opts(uint32_t tenants, enum mm_policy policy)
+static struct mm_decide_opts decide_opts(uint32_t tenants, enum mm_policy policy)
 {
 	return (struct mm_decide_opts){ .tenants = tenants,
 					.layers = 80,
@@ -26,7 +26,7 @@ static struct mm_decide_opts opts(uint32_t tenants, enum mm_policy policy)
 
 static void busy_and_the_same(void **state)
 {
-	const struct mm_decide_opts o = opts(4, MM_POLICY_REMAP);
+	const struct mm_decide_opts o = decide_opts(4, MM_POLICY_REMAP);
 	static struct mm_decide_result a, b;
 	uint64_t sum = 0;
 
@@ -49,7 +49,7 @@ static void busy_and_the_same(void **state)
 /* Without a share to lend from, nothing is. */
 static void other_policies_change_no_plan(void **state)
 {
-	const struct mm_decide_opts o = opts(2, MM_POLICY_ELASTIC);
+	const struct mm_decide_opts o = decide_opts(2, MM_POLICY_ELASTIC);
 	static struct mm_decide_result r;
 
 	(void)state;

@@ -33,7 +33,7 @@ static const char *write_file(const char *text)
 	return path;
 }
 
-static const struct mm_trace_shape plain = { .tenants = 2, .speed = 1, .token_scale = 1 };
+static const struct mm_trace_shape plain_opts = { .tenants = 2, .speed = 1, .token_scale = 1 };
 
 static const struct {
 	const char *name, *text, *what;
@@ -66,7 +66,7 @@ static void test_bad_traces(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_traces); i++) {
 		struct mm_trace trace = { 0 };
 		char why[256] = "", want[160];
-		int err = mm_trace_read(write_file(bad_traces[i].text), &plain, &trace, why,
+		int err = mm_trace_read(write_file(bad_traces[i].text), &plain_opts, &trace, why,
 					sizeof(why));
 
 		unlink(path);
@@ -85,7 +85,7 @@ static void test_windows(void **state)
 
 	(void)state;
 	assert_int_equal(mm_trace_read(write_file(HEADER "0,1,2\n1,3,4\n10,5,6\n12.5,7,8\n"),
-				       &plain, &trace, why, sizeof(why)),
+				       &plain_opts, &trace, why, sizeof(why)),
 			 0);
 	unlink(path);
 	assert_int_equal(trace.n, 4);

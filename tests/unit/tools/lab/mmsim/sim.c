@@ -64,7 +64,7 @@ static void tear_down(struct fixture *f)
 	mm_wl_source_done(&f->source);
 }
 
-static struct ms_sim *run(struct fixture *f)
+static struct ms_sim *case_run(struct fixture *f)
 {
 	char err[MS_ERROR_BYTES] = "";
 	struct ms_sim *sim = NULL;
@@ -113,7 +113,7 @@ static void steps_cost_what_they_cost(void **state)
 	       "--shapes OPT-6.7B:50 --policy recompute --sharing spatial --rate 1 --seconds 1");
 	one_request(&f, prompt, output);
 	f.opts.check = 1;
-	sim = run(&f);
+	sim = case_run(&f);
 	ns = step_alone_ns(&sim->tenants[0], 0, prompt) + host;
 	assert_true(fabs((double)f.record.served[0][0].first_ns - ns) < 100);
 	for (uint32_t i = 1; i < output; i++)
@@ -140,7 +140,7 @@ static void who_computes_shares(void **state)
 	set_up(&f, "--shapes OPT-6.7B:40,OPT-6.7B:40 --policy recompute --sharing spatial --rate 9 "
 		   "--seconds 1");
 	one_request(&f, 8, output);
-	sim = run(&f);
+	sim = case_run(&f);
 	alone = step_alone_ns(&sim->tenants[0], 100, 1);
 	both = (double)sim->tenants[0].s.step_ns / output;
 	assert_true(both > 1.8 * alone && both < 2.05 * alone);
@@ -162,7 +162,7 @@ static void layer_by_layer(void **state)
 		   "--seconds 1");
 	one_request(&f, 8, 200);
 	f.c.stream[1].request[0].output_tokens = 160;
-	sim = run(&f);
+	sim = case_run(&f);
 	layers = (double)sim->tenants[0].n_layers / (double)sim->tenants[1].n_layers;
 	ratio = (double)sim->tenants[0].s.step_ns / 200 / ((double)sim->tenants[1].s.step_ns / 160);
 	assert_true(fabs(ratio / layers - 1) < 0.04);
@@ -186,7 +186,7 @@ static void plan_of(const struct ms_sim *sim, struct mm_plan_set *set)
 }
 
 /* The step's time is what the planner says of its very set, where the link is what it waits for. */
-static void cycling(const char *line, int32_t alpha, uint32_t slots)
+static void case_runs_cycling(const char *line, int32_t alpha, uint32_t slots)
 {
 	const uint32_t output = 60;
 	struct mm_plan_set set;
@@ -199,7 +199,7 @@ static void cycling(const char *line, int32_t alpha, uint32_t slots)
 	one_request(&f, 8, output);
 	f.opts.alpha = alpha;
 	f.opts.slots = slots;
-	sim = run(&f);
+	sim = case_run(&f);
 	plan_of(sim, &set);
 	assert_int_equal(set.m, alpha + (int32_t)slots);
 	t_t = (uint64_t)((double)f.sizes.tenant[0].layer_bytes / f.opts.profile.h2d_bps * 1e9) +
@@ -231,8 +231,8 @@ static void cycling_steps_take_what_the_planner_says(void **state)
 {
 	(void)state;
 	for (int32_t alpha = 1; alpha < 20; alpha += 3) {
-		cycling(ALONE "gh200-96,h2d_gbps=40", alpha, 1);
-		cycling(ALONE "gh200-96,h2d_gbps=40", alpha + 1, 2);
+		case_runs_cycling(ALONE "gh200-96,h2d_gbps=40", alpha, 1);
+		case_runs_cycling(ALONE "gh200-96,h2d_gbps=40", alpha + 1, 2);
 	}
 }
 
@@ -246,7 +246,7 @@ static double step_with(int32_t alpha, double *ret_link_ns)
 	one_request(&f, 8, 60);
 	f.opts.alpha = alpha;
 	f.opts.slots = 1;
-	sim = run(&f);
+	sim = case_run(&f);
 	ns = (double)f.record.gaps[0].sum / (double)f.record.gaps[0].n;
 	*ret_link_ns =
 		(alpha + 1) * (double)f.sizes.tenant[0].layer_bytes / f.opts.profile.h2d_bps * 1e9;
@@ -270,7 +270,7 @@ static void streaming_slows_kernels_down(void **state)
 
 /* ---- against itself ---- */
 
-static char *told(struct fixture *f, const struct ms_sim *sim)
+static char *case_report(struct fixture *f, const struct ms_sim *sim)
 {
 	json_t *details = ms_details(sim);
 	char *text = json_dumps(details, JSON_SORT_KEYS), *all = NULL;
@@ -290,7 +290,7 @@ static char *told(struct fixture *f, const struct ms_sim *sim)
 	"--policy "
 
 /* Or the case shows nothing. */
-static bool trouble(const struct ms_sim *sim)
+static bool sim_has_trouble(const struct ms_sim *sim)
 {
 	uint64_t sum = 0;
 
@@ -311,7 +311,7 @@ static void short_of_memory(const char *line)
 
 		set_up(&f, line);
 		f.opts.check = i == 0 ? 97 : 0;
-		sim = run(&f);
+		sim = case_run(&f);
 		for (uint32_t t = 0; t < sim->n_tenants; t++) {
 			uint64_t asked = 0, got = 0;
 
@@ -322,8 +322,8 @@ static void short_of_memory(const char *line)
 			assert_int_equal(asked, got);
 			assert_int_equal(asked, sim->tenants[t].s.tokens);
 		}
-		assert_true(trouble(sim));
-		text = told(&f, sim);
+		assert_true(sim_has_trouble(sim));
+		text = case_report(&f, sim);
 		ms_sim_destroy(sim);
 		tear_down(&f);
 		if (first)
@@ -367,7 +367,7 @@ static void the_baseline_loses_nothing_to_chunks(void **state)
 
 		set_up(&f, lines[i]);
 		one_request(&f, 1000, 2);
-		sim = run(&f);
+		sim = case_run(&f);
 		for (uint32_t t = 0; t < sim->n_tenants; t++) {
 			const struct ms_tenant *tenant = &sim->tenants[t];
 			const uint64_t blocks =
@@ -392,7 +392,7 @@ static void no_turn_is_slept_through(void **state)
 
 	(void)state;
 	set_up(&f, "--combo C2 --seconds 30 --rate 2 --seed 3 --policy elastic --sharing temporal");
-	sim = run(&f);
+	sim = case_run(&f);
 	print_message("busy %.1f of %.1f s\n", (double)sim->devices[0].compute.busy_ns / 1e9,
 		      (double)(sim->end_ns - sim->start_ns) / 1e9);
 	assert_true(sim->devices[0].compute.busy_ns > (sim->end_ns - sim->start_ns) * 4 / 5);

@@ -29,23 +29,23 @@ static const struct mm_profile device = {
 	.kernel_ns = 1000,
 };
 
-static struct mm_wl_request requests[2][N];
+static struct mm_wl_request stream_requests[2][N];
 
 /* @n requests of each tenant, all at once. */
-static void fill(struct mm_wl_case *c, uint32_t tenants, uint32_t n, uint32_t prompt,
-		 uint32_t output)
+static void case_fill(struct mm_wl_case *c, uint32_t tenants, uint32_t n, uint32_t prompt,
+		      uint32_t output)
 {
 	*c = (struct mm_wl_case){ .tenants = tenants };
 	for (uint32_t t = 0; t < tenants; t++) {
-		c->stream[t] = (struct mm_wl_stream){ .request = requests[t], .n = n };
+		c->stream[t] = (struct mm_wl_stream){ .request = stream_requests[t], .n = n };
 		for (uint32_t i = 0; i < n; i++)
-			requests[t][i] = (struct mm_wl_request){ .prompt_tokens = prompt,
-								 .output_tokens = output };
+			stream_requests[t][i] = (struct mm_wl_request){ .prompt_tokens = prompt,
+									.output_tokens = output };
 	}
 }
 
-static void setting(uint32_t tenants, enum mm_wl_sharing sharing, struct mm_wl_opts *o,
-		    struct mm_wl_sizes *s)
+static void opts_make(uint32_t tenants, enum mm_wl_sharing sharing, struct mm_wl_opts *o,
+		      struct mm_wl_sizes *s)
 {
 	char why[256];
 
@@ -63,7 +63,7 @@ static void setting(uint32_t tenants, enum mm_wl_sharing sharing, struct mm_wl_o
 	assert_int_equal(mm_wl_sizes(o, 96 * GIB, s, why, sizeof(why)), 0);
 }
 
-static double weights(void)
+static double weights_expected(void)
 {
 	return 40 * (double)mm_arch_layer_bytes(&mm_shape_find("OPT-13B")->arch, 2);
 }
@@ -78,18 +78,18 @@ static void test_compute(void **state)
 	double seconds;
 
 	(void)state;
-	setting(1, MM_WL_TEMPORAL, &o, &s);
-	fill(&c, 1, 512, 1, 2);
-	seconds = (4 * weights() + 512 * 2 * 819200.0) / 2e12;
+	opts_make(1, MM_WL_TEMPORAL, &o, &s);
+	case_fill(&c, 1, 512, 1, 2);
+	seconds = (4 * weights_expected() + 512 * 2 * 819200.0) / 2e12;
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
 	assert_true(fabs(bound.busy_s - seconds) < 1e-5 * seconds);
 	assert_true(fabs(bound.throughput_tok_s - 1024 / seconds) < 1e-4 * 1024 / seconds);
 	/* Two models take turns: twice the time. Each with half of a device: as long as both. */
-	setting(2, MM_WL_SPATIAL, &o, &s);
-	fill(&c, 2, 512, 1, 2);
+	opts_make(2, MM_WL_SPATIAL, &o, &s);
+	case_fill(&c, 2, 512, 1, 2);
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
 	assert_true(fabs(bound.busy_s - 2 * seconds) < 1e-5 * seconds);
-	setting(2, MM_WL_MIG, &o, &s);
+	opts_make(2, MM_WL_MIG, &o, &s);
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
 	assert_true(fabs(bound.busy_s - 2 * seconds) < 1e-5 * seconds);
 }
@@ -103,9 +103,10 @@ static void test_flops(void **state)
 	double seconds;
 
 	(void)state;
-	setting(1, MM_WL_TEMPORAL, &o, &s);
-	fill(&c, 1, 1000, 2047, 1);
-	seconds = weights() * 1000 * 2047 / 2e15; /* two operations a weight, two bytes a weight */
+	opts_make(1, MM_WL_TEMPORAL, &o, &s);
+	case_fill(&c, 1, 1000, 2047, 1);
+	seconds = weights_expected() * 1000 * 2047 /
+		  2e15; /* two operations a weight, two bytes a weight */
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
 	assert_true(fabs(bound.busy_s - seconds) < 1e-5 * seconds);
 }
@@ -122,11 +123,11 @@ static void test_memory(void **state)
 	double best = INFINITY, room, least = N * 200 / 256.0;
 
 	(void)state;
-	setting(1, MM_WL_TEMPORAL, &o, &s);
-	fill(&c, 1, N, 1800, 200);
+	opts_make(1, MM_WL_TEMPORAL, &o, &s);
+	case_fill(&c, 1, N, 1800, 200);
 	room = (double)s.pool_bytes - (double)s.tenant[0].weight_bytes;
 	for (double steps = least; steps < 1e6; steps *= 1.0001) {
-		const double compute = (steps * weights() + context) / 2e12;
+		const double compute = (steps * weights_expected() + context) / 2e12;
 		const double link = fmax(0, context - steps * room) / 4e11;
 
 		best = fmin(best, fmax(compute, link));
@@ -147,48 +148,48 @@ static void test_arrivals(void **state)
 	double seconds;
 
 	(void)state;
-	setting(1, MM_WL_TEMPORAL, &o, &s);
-	fill(&c, 1, 2, 10, 100);
-	requests[0][1].arrival_ns = 9 * MM_NS_PER_S;
+	opts_make(1, MM_WL_TEMPORAL, &o, &s);
+	case_fill(&c, 1, 2, 10, 100);
+	stream_requests[0][1].arrival_ns = 9 * MM_NS_PER_S;
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
-	seconds = 9 + 100 * weights() / 2e12;
+	seconds = 9 + 100 * weights_expected() / 2e12;
 	assert_true(fabs(bound.seconds - seconds) < 1e-6 * seconds);
 	assert_true(fabs(bound.throughput_tok_s - 200 / seconds) < 1e-4);
 	/* All at second 0: what comes after the last arrival does not count. */
-	requests[0][1].arrival_ns = 0;
+	stream_requests[0][1].arrival_ns = 0;
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
-	seconds = 100 * weights() / 2e12;
+	seconds = 100 * weights_expected() / 2e12;
 	assert_true(fabs(bound.seconds - seconds) < 1e-6 * seconds);
 }
 
 static void test_lendable(void **state)
 {
-	const double layer = weights() / 40;
+	const double layer = weights_expected() / 40;
 	struct mm_wl_sizes s;
 	struct mm_wl_opts o;
 
 	(void)state;
 	/* Transfer : compute = 5 : 1, so of 40 layers floor(40 / 6) = 6 cycle, 5 are away. */
-	setting(2, MM_WL_TEMPORAL, &o, &s);
+	opts_make(2, MM_WL_TEMPORAL, &o, &s);
 	assert_int_equal(mm_wl_lendable(&o, &s, &device), (uint64_t)(layer * (5 + 39)));
-	setting(2, MM_WL_SPATIAL, &o, &s);
+	opts_make(2, MM_WL_SPATIAL, &o, &s);
 	assert_int_equal(mm_wl_lendable(&o, &s, &device), (uint64_t)(layer * 10));
 }
 
 /* A step that only reads weights takes as long as they: within what KV and vectors add. */
 static void test_alone(void **state)
 {
-	const uint64_t step_ns = (uint64_t)(weights() / 2e12 * 1e9);
+	const uint64_t step_ns = (uint64_t)(weights_expected() / 2e12 * 1e9);
 	struct mm_wl_sizes s;
 	struct mm_wl_slo slo;
 	struct mm_wl_opts o;
 	struct mm_wl_case c;
 
 	(void)state;
-	setting(2, MM_WL_TEMPORAL, &o, &s);
+	opts_make(2, MM_WL_TEMPORAL, &o, &s);
 	o.turns = MM_WL_QUANTUM;
 	o.quantum_ms = 70;
-	fill(&c, 2, 5, 10, 30);
+	case_fill(&c, 2, 5, 10, 30);
 	assert_int_equal(mm_wl_slo_alone(&o, &s, &device, &c, 3, &slo), 0);
 	assert_int_equal(slo.turns_ns, 70 * MM_NS_PER_MS);
 	for (uint32_t t = 0; t < 2; t++) {
@@ -198,7 +199,7 @@ static void test_alone(void **state)
 			    slo.ttft_median_ns[t] < step_ns * 5 / 4);
 	}
 	/* A prompt of more tokens than a step may have takes two. */
-	fill(&c, 2, 5, 2047, 1);
+	case_fill(&c, 2, 5, 2047, 1);
 	o.batched_tokens = 1024;
 	assert_int_equal(mm_wl_slo_alone(&o, &s, &device, &c, 3, &slo), 0);
 	assert_true(slo.ttft_median_ns[0] > 2 * step_ns);

@@ -18,7 +18,7 @@
 #include "libclient/base/random.h"
 #include "tools/lab/workload/report.h"
 
-static bool near(double a, double b, double relative)
+static bool is_near(double a, double b, double relative)
 {
 	return fabs(a - b) <= relative * fabs(b);
 }
@@ -62,8 +62,8 @@ static void test_percentiles(void **state)
 	mm_histogram_merge(&h[0], &h[1]);
 	assert_int_equal(h[0].n, n);
 	for (double p = 1; p <= 100; p++)
-		assert_true(near((double)mm_histogram_percentile(&h[0], p),
-				 mm_percentile(exact, n, p), 1.0 / 256));
+		assert_true(is_near((double)mm_histogram_percentile(&h[0], p),
+				    mm_percentile(exact, n, p), 1.0 / 256));
 	assert_int_equal(mm_histogram_percentile(&h[0], 100), (uint64_t)exact[n - 1]);
 	assert_int_equal(mm_histogram_percentile(&h[0], 0), (uint64_t)exact[0]);
 	free(exact);
@@ -76,13 +76,13 @@ static void test_percentiles(void **state)
 static void test_quantiles(void **state)
 {
 	(void)state;
-	assert_true(near(mm_t_quantile(0.975, 1), 12.7062, 1e-5));
-	assert_true(near(mm_t_quantile(0.975, 2), 4.30265, 1e-5));
-	assert_true(near(mm_t_quantile(0.975, 7), 2.36462, 1e-5));
-	assert_true(near(mm_t_quantile(0.95, 7), 1.89458, 1e-5));
-	assert_true(near(mm_t_quantile(0.995, 30), 2.75000, 1e-5));
-	assert_true(near(mm_t_quantile(0.975, 1e6), 1.95997, 1e-5));
-	assert_true(near(mm_t_quantile(0.025, 7), -2.36462, 1e-5));
+	assert_true(is_near(mm_t_quantile(0.975, 1), 12.7062, 1e-5));
+	assert_true(is_near(mm_t_quantile(0.975, 2), 4.30265, 1e-5));
+	assert_true(is_near(mm_t_quantile(0.975, 7), 2.36462, 1e-5));
+	assert_true(is_near(mm_t_quantile(0.95, 7), 1.89458, 1e-5));
+	assert_true(is_near(mm_t_quantile(0.995, 30), 2.75000, 1e-5));
+	assert_true(is_near(mm_t_quantile(0.975, 1e6), 1.95997, 1e-5));
+	assert_true(is_near(mm_t_quantile(0.025, 7), -2.36462, 1e-5));
 	assert_true(fabs(mm_t_quantile(0.5, 7)) < 1e-6);
 }
 
@@ -95,20 +95,21 @@ static void test_ratio(void **state)
 
 	(void)state;
 	assert_int_equal(r.n, 3);
-	assert_true(near(r.ratio, pow(2, 5.0 / 3), 1e-9));
-	assert_true(near(r.low, r.ratio * exp(-half), 1e-4));
-	assert_true(near(r.high, r.ratio * exp(half), 1e-4));
+	assert_true(is_near(r.ratio, pow(2, 5.0 / 3), 1e-9));
+	assert_true(is_near(r.low, r.ratio * exp(-half), 1e-4));
+	assert_true(is_near(r.high, r.ratio * exp(half), 1e-4));
 	r = mm_ratio_of(a, b, 1, 0.95);
-	assert_true(r.n == 1 && near(r.ratio, 2, 1e-12) && r.low == r.ratio && r.high == r.ratio);
+	assert_true(r.n == 1 && is_near(r.ratio, 2, 1e-12) && r.low == r.ratio &&
+		    r.high == r.ratio);
 	r = mm_ratio_of(a, a, 3, 0.95);
 	assert_true(r.ratio == 1 && r.low == 1 && r.high == 1);
 	/* what is 0 says nothing about a ratio */
 	r = mm_ratio_of((double[]){ 0, 3 }, (double[]){ 1, 1 }, 2, 0.95);
-	assert_true(r.n == 1 && near(r.ratio, 3, 1e-12));
+	assert_true(r.n == 1 && is_near(r.ratio, 3, 1e-12));
 	/* but the one who has it has lost */
 	assert_true(r.lost == 1 && r.low == 0);
 	r = mm_ratio_of((double[]){ 1, 3 }, (double[]){ 0, 1 }, 2, 0.95);
-	assert_true(r.n == 1 && !r.lost && near(r.low, 3, 1e-12));
+	assert_true(r.n == 1 && !r.lost && is_near(r.low, 3, 1e-12));
 	r = mm_ratio_of((double[]){ 0, 0 }, (double[]){ 1, 0 }, 2, 0.95);
 	assert_true(!r.n && r.lost == 1 && r.low == 0);
 	assert_int_equal(mm_ratio_of(a, b, 0, 0.95).n, 0);
@@ -133,7 +134,7 @@ static const struct mm_wl_case two = {
 #define MS UINT64_C(1000000)
 
 /* Of two tenants; the last request of the second gets no token at all. */
-static void serve(struct mm_wl_record *r)
+static void request_serve(struct mm_wl_record *r)
 {
 	assert_int_equal(mm_wl_record_init(r, &two, 2), 0);
 	mm_wl_record_token(r, 0, 0, 100 * MS);
@@ -154,41 +155,41 @@ static void test_measure(void **state)
 	struct mm_wl_metrics m;
 
 	(void)state;
-	serve(&r);
+	request_serve(&r);
 	assert_int_equal(mm_wl_measure(&one, 1, MM_WL_ALL, &slo, &m), 0);
 	assert_int_equal(m.requests, 4);
 	assert_int_equal(m.completed, 3);
 	assert_int_equal(m.output_tokens, 6);
 	assert_int_equal(m.prompt_tokens, 60);
-	assert_true(near(m.seconds, 4, 1e-9));
-	assert_true(near(m.throughput_tok_s, 1.5, 1e-9));
-	assert_true(near(m.total_tok_s, 66 / 4.0, 1e-9));
-	assert_true(near(m.window_tok_s, 2.5, 1e-9)); /* 5 tokens within 2 s */
+	assert_true(is_near(m.seconds, 4, 1e-9));
+	assert_true(is_near(m.throughput_tok_s, 1.5, 1e-9));
+	assert_true(is_near(m.total_tok_s, 66 / 4.0, 1e-9));
+	assert_true(is_near(m.window_tok_s, 2.5, 1e-9)); /* 5 tokens within 2 s */
 	/* TTFT: 0.1, 0.2, 1.0; gaps: 0.1, 0.3, 2.5; mean gaps: 0.2, 2.5 */
-	assert_true(near(m.ttft_p50_s, 0.2, 1e-9) && near(m.ttft_p99_s, 1.0, 1e-9));
-	assert_true(near(m.ttft_mean_s, 1.3 / 3, 1e-9));
-	assert_true(near(m.tbt_p50_s, 0.3, 0.004) && near(m.tbt_p99_s, 2.5, 0.004));
-	assert_true(near(m.tbt_mean_s, 2.9 / 3, 1e-9));
-	assert_true(near(m.tpot_p50_s, 0.2, 1e-9) && near(m.tpot_p99_s, 2.5, 1e-9));
+	assert_true(is_near(m.ttft_p50_s, 0.2, 1e-9) && is_near(m.ttft_p99_s, 1.0, 1e-9));
+	assert_true(is_near(m.ttft_mean_s, 1.3 / 3, 1e-9));
+	assert_true(is_near(m.tbt_p50_s, 0.3, 0.004) && is_near(m.tbt_p99_s, 2.5, 0.004));
+	assert_true(is_near(m.tbt_mean_s, 2.9 / 3, 1e-9));
+	assert_true(is_near(m.tpot_p50_s, 0.2, 1e-9) && is_near(m.tpot_p99_s, 2.5, 1e-9));
 	/*
 	 * Limits: 0.75 and 0.2 s of the first, 1.0 and 5 s of the second: all three just meet them.
 	 */
 	assert_int_equal(m.good, 3);
-	assert_true(near(m.goodput_tok_s, 1.5, 1e-9) && near(m.goodput_req_s, 0.75, 1e-9));
+	assert_true(is_near(m.goodput_tok_s, 1.5, 1e-9) && is_near(m.goodput_req_s, 0.75, 1e-9));
 	slo.tpot_median_ns[0] = 40 * MS - 1;
 	assert_int_equal(mm_wl_measure(&one, 1, MM_WL_ALL, &slo, &m), 0);
 	assert_int_equal(m.good, 2);
 	slo.turns_ns -= 1;
 	assert_int_equal(mm_wl_measure(&one, 1, MM_WL_ALL, &slo, &m), 0);
 	assert_int_equal(m.good, 1);
-	assert_true(near(m.goodput_tok_s, 0.25, 1e-9));
+	assert_true(is_near(m.goodput_tok_s, 0.25, 1e-9));
 	/* of one tenant: the time is the run's */
 	assert_int_equal(mm_wl_measure(&one, 1, 0, NULL, &m), 0);
-	assert_true(m.requests == 2 && m.good == 0 && near(m.throughput_tok_s, 1, 1e-9));
+	assert_true(m.requests == 2 && m.good == 0 && is_near(m.throughput_tok_s, 1, 1e-9));
 	/* twice the same: the same rates */
 	assert_int_equal(mm_wl_measure(both, 2, MM_WL_ALL, &slo, &m), 0);
-	assert_true(m.requests == 8 && near(m.seconds, 8, 1e-9) &&
-		    near(m.throughput_tok_s, 1.5, 1e-9) && near(m.ttft_p50_s, 0.2, 1e-9));
+	assert_true(m.requests == 8 && is_near(m.seconds, 8, 1e-9) &&
+		    is_near(m.throughput_tok_s, 1.5, 1e-9) && is_near(m.ttft_p50_s, 0.2, 1e-9));
 	mm_wl_record_done(&r);
 }
 
@@ -199,7 +200,7 @@ static void test_slo(void **state)
 	struct mm_wl_slo slo;
 
 	(void)state;
-	serve(&r);
+	request_serve(&r);
 	assert_int_equal(mm_wl_slo_of(&o, &r, &slo), 0);
 	assert_int_equal(slo.ttft_median_ns[0], 100 * MS); /* of 0.1 and 0.2 */
 	assert_int_equal(slo.tpot_median_ns[0], 200 * MS);
@@ -252,14 +253,15 @@ static void test_report(void **state)
 	json_t *json;
 
 	(void)state;
-	serve(&records[0]);
-	serve(&records[1]);
+	request_serve(&records[0]);
+	request_serve(&records[1]);
 	records[1].counters.streamed_bytes = 77;
 	json = mm_wl_report_json(&report);
 	assert_non_null(json);
 	remap = json_object_get(json_object_get(json, "results"), "remap");
 	assert_int_equal(json_integer_value(json_object_get(remap, "bytes_streamed")), 77);
-	assert_true(near(json_real_value(json_object_get(remap, "throughput_tok_s")), 1.5, 1e-9));
+	assert_true(
+		is_near(json_real_value(json_object_get(remap, "throughput_tok_s")), 1.5, 1e-9));
 	assert_int_equal(json_array_size(json_object_get(remap, "tenants")), 2);
 	assert_int_equal(json_integer_value(json_object_get(json, "dilation")), 4);
 	remap = json_object_get(json_object_get(json, "paired"), "remap");

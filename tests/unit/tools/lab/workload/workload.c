@@ -55,7 +55,7 @@ static int remove_file(void **state)
 static int taken_val;
 static const char *taken_arg;
 
-static int take(void *user, int val, char *arg)
+static int opts_take(void *user, int val, char *arg)
 {
 	assert_ptr_equal(user, &taken_val);
 	taken_val = val;
@@ -69,13 +69,13 @@ static const struct option more[] = {
 };
 
 /* Splits @line at blanks. */
-static int parse(const char *line, struct mm_wl_opts *ret)
+static int opts_parse(const char *line, struct mm_wl_opts *ret)
 {
 	static char copy[512];
 	const struct mm_wl_program program = { .name = "test",
 					       .usage = "usage: test\n",
 					       .more = more,
-					       .take = take,
+					       .take = opts_take,
 					       .user = &taken_val };
 	char *argv[WORDS_MAX] = { (char *)"test" }, *rest = copy;
 	int argc = 1;
@@ -94,7 +94,7 @@ static void test_defaults(void **state)
 	struct mm_wl_opts o;
 
 	(void)state;
-	assert_int_equal(parse("", &o), 0);
+	assert_int_equal(opts_parse("", &o), 0);
 	assert_string_equal(o.profile, "gh200-96");
 	assert_string_equal(o.combo, "C1");
 	assert_int_equal(o.tenants, 3);
@@ -117,10 +117,10 @@ static void test_all_flags(void **state)
 	(void)state;
 	taken_val = 0;
 	assert_int_equal(
-		parse("--profile x.conf --pool 96G --combo c2 --lengths short,long --rate 1,3 "
-		      "--seconds 9.5 --windows 8 --seed 7 --policy remap,recompute --sharing "
-		      "mig --turns quantum",
-		      &o),
+		opts_parse("--profile x.conf --pool 96G --combo c2 --lengths short,long --rate 1,3 "
+			   "--seconds 9.5 --windows 8 --seed 7 --policy remap,recompute --sharing "
+			   "mig --turns quantum",
+			   &o),
 		0);
 	assert_string_equal(o.profile, "x.conf");
 	assert_int_equal(o.pool_bytes, 96 * GIB);
@@ -134,11 +134,12 @@ static void test_all_flags(void **state)
 	assert_int_equal(o.sharing, MM_WL_MIG);
 	assert_int_equal(o.turns, MM_WL_QUANTUM);
 	assert_int_equal(
-		parse("--shapes OPT-13B:12.5%,qwen2.5-14b,Llama-3-8B --quantum 50 --max-seqs 8 "
-		      "--batched-tokens 64 --page 2M --slots 2 --controller cap=500,reversion=off "
-		      "--json "
-		      "--max-len 100 --dilation 9",
-		      &o),
+		opts_parse(
+			"--shapes OPT-13B:12.5%,qwen2.5-14b,Llama-3-8B --quantum 50 --max-seqs 8 "
+			"--batched-tokens 64 --page 2M --slots 2 --controller cap=500,reversion=off "
+			"--json "
+			"--max-len 100 --dilation 9",
+			&o),
 		0);
 	assert_int_equal(o.tenants, 3);
 	assert_int_equal(o.tenant[0].share_permille, 125);
@@ -199,10 +200,10 @@ static void test_bad_flags(void **state)
 		struct mm_wl_opts o;
 
 		print_message("%s\n", lines[i]);
-		assert_int_equal(parse(lines[i], &o), -EINVAL);
+		assert_int_equal(opts_parse(lines[i], &o), -EINVAL);
 	}
-	assert_int_equal(parse("--version", &(struct mm_wl_opts){ 0 }), 1);
-	assert_int_equal(parse("--help", &(struct mm_wl_opts){ 0 }), 1);
+	assert_int_equal(opts_parse("--version", &(struct mm_wl_opts){ 0 }), 1);
+	assert_int_equal(opts_parse("--help", &(struct mm_wl_opts){ 0 }), 1);
 }
 
 /* ---- shapes and sizes ---- */
@@ -244,7 +245,7 @@ static void test_sizes(void **state)
 	char why[512];
 
 	(void)state;
-	assert_int_equal(parse("--combo C2", &o), 0);
+	assert_int_equal(opts_parse("--combo C2", &o), 0);
 	assert_int_equal(mm_wl_sizes(&o, 96 * GIB, &s, why, sizeof(why)), 0);
 	/* The smaller of the two still holds its longest request: 2,048 tokens of 512 KiB. */
 	assert_true(s.tenant[1].kv_share_bytes >= GIB && s.tenant[1].kv_share_bytes < 2 * GIB);
@@ -267,7 +268,7 @@ static void test_sizes(void **state)
 			 (s.tenant[0].weight_pages + s.tenant[1].weight_pages) * o.page_bytes +
 				 s.tenant[0].kv_share_bytes + s.tenant[1].kv_share_bytes);
 	/* --pool: shares of it, whatever the device has */
-	assert_int_equal(parse("--combo C2 --pool 96G --sharing mig", &o), 0);
+	assert_int_equal(opts_parse("--combo C2 --pool 96G --sharing mig", &o), 0);
 	assert_int_equal(mm_wl_sizes(&o, 141 * GIB, &s, why, sizeof(why)), 0);
 	assert_int_equal(s.device_bytes, 96 * GIB);
 	assert_true(fabs(s.tenant[0].fraction - 65.0 / 80) < 1e-12);
@@ -289,7 +290,7 @@ static void test_overhead(void **state)
 	char why[512];
 
 	(void)state;
-	assert_int_equal(parse("--shapes OPT-6.7B", &o), 0);
+	assert_int_equal(opts_parse("--shapes OPT-6.7B", &o), 0);
 	assert_int_equal(mm_wl_sizes(&o, 96 * GIB, &s, why, sizeof(why)), 0);
 	assert_int_equal(s.tenant[0].context_bytes, GIB / 2);
 	assert_int_equal(s.tenant[0].activation_bytes, 100663296 + 77217792);
@@ -387,12 +388,12 @@ static void write_trace(void)
 	write_file(text);
 }
 
-static void make(const char *line, struct mm_wl_opts *o, uint32_t window, struct mm_wl_case *c)
+static void case_make(const char *line, struct mm_wl_opts *o, uint32_t window, struct mm_wl_case *c)
 {
 	struct mm_wl_source source;
 	char why[256] = "";
 
-	assert_int_equal(parse(line, o), 0);
+	assert_int_equal(opts_parse(line, o), 0);
 	assert_int_equal(mm_wl_source_open(o, &source, why, sizeof(why)), 0);
 	assert_int_equal(mm_wl_case_make(o, &source, window, c, why, sizeof(why)), 0);
 	mm_wl_source_done(&source);
@@ -408,7 +409,7 @@ static void test_windows(void **state)
 	write_trace();
 	snprintf(line, sizeof(line),
 		 "--combo C2 --trace %s --lengths trace --rate 1,2 --seconds 20", path);
-	make(line, &o, 0, &c);
+	case_make(line, &o, 0, &c);
 	assert_true(c.disjoint);
 	for (uint32_t t = 0; t < 2; t++) {
 		const struct mm_wl_stream *s = &c.stream[t];
@@ -448,7 +449,7 @@ static void test_windows_wrap(void **state)
 	write_trace();
 	snprintf(line, sizeof(line),
 		 "--combo C2 --trace %s --lengths trace --rate 100 --seconds 20", path);
-	make(line, &o, 0, &c);
+	case_make(line, &o, 0, &c);
 	assert_false(c.disjoint);
 	assert_int_equal(c.stream[0].n, 1000);
 	assert_int_equal(c.stream[0].wraps, 2);
@@ -470,7 +471,7 @@ static void test_windows_filter(void **state)
 	snprintf(line, sizeof(line),
 		 "--shapes OPT-13B --trace %s --lengths trace --rate 10 --seconds 40 --max-len 105",
 		 path);
-	make(line, &o, 0, &c);
+	case_make(line, &o, 0, &c);
 	assert_int_equal(c.stream[0].n, 100);
 	assert_int_equal(c.stream[0].filtered, 300);
 	mm_wl_case_done(&c);
@@ -485,10 +486,10 @@ static void test_synthetic(void **state)
 	const struct mm_wl_stream *s = &a.stream[0];
 
 	(void)state;
-	make("--rate 90 --seconds 30 --windows 2", &o, 1, &a);
-	make("--rate 90 --seconds 30 --windows 2", &o, 1, &b);
-	make("--rate 90 --seconds 30 --windows 2", &o, 0, &other);
-	make("--rate 90 --seconds 30 --windows 2 --seed 2", &o, 1, &seeded);
+	case_make("--rate 90 --seconds 30 --windows 2", &o, 1, &a);
+	case_make("--rate 90 --seconds 30 --windows 2", &o, 1, &b);
+	case_make("--rate 90 --seconds 30 --windows 2", &o, 0, &other);
+	case_make("--rate 90 --seconds 30 --windows 2 --seed 2", &o, 1, &seeded);
 	assert_true(a.disjoint && other.disjoint);
 	for (uint32_t t = 0; t < 3; t++) {
 		const size_t bytes = a.stream[t].n * sizeof(*a.stream[t].request);
@@ -522,7 +523,7 @@ static void test_bad_sources(void **state)
 	(void)state;
 	write_file("arrival_s,prompt_tokens,output_tokens\n0,1,1\n0,2,2\n");
 	snprintf(line, sizeof(line), "--trace %s", path);
-	assert_int_equal(parse(line, &o), 0);
+	assert_int_equal(opts_parse(line, &o), 0);
 	assert_int_equal(mm_wl_source_open(&o, &source, why, sizeof(why)), -ERANGE);
 	assert_non_null(strstr(why, "second 0"));
 	write_file("arrival_s,prompt_tokens,output_tokens\n1,1,1\n0,2,2\n");
@@ -530,9 +531,9 @@ static void test_bad_sources(void **state)
 	assert_non_null(strstr(why, ":3: arrival_s"));
 	write_file("prompt_tokens,output_tokens\n1,1\n");
 	assert_int_equal(mm_wl_source_open(&o, &source, why, sizeof(why)), -EBADMSG);
-	assert_int_equal(parse("--lengths trace", &o), 0);
+	assert_int_equal(opts_parse("--lengths trace", &o), 0);
 	assert_int_equal(mm_wl_source_open(&o, &source, why, sizeof(why)), -EINVAL);
-	assert_int_equal(parse("--lengths /nowhere/x", &o), 0);
+	assert_int_equal(opts_parse("--lengths /nowhere/x", &o), 0);
 	assert_int_equal(mm_wl_source_open(&o, &source, why, sizeof(why)), -ENOENT);
 }
 
@@ -545,7 +546,7 @@ static void test_unlimited(void **state)
 	char why[512];
 
 	(void)state;
-	make("--combo C2 --rate 400 --seconds 2 --max-seqs 100", &o, 0, &c);
+	case_make("--combo C2 --rate 400 --seconds 2 --max-seqs 100", &o, 0, &c);
 	assert_int_equal(mm_wl_sizes(&o, 96 * GIB, &sizes, why, sizeof(why)), 0);
 	mm_wl_sizes_unlimited(&o, &sizes, &c, &unlimited);
 	for (uint32_t t = 0; t < 2; t++) {
