@@ -31,7 +31,7 @@ static int MM_PRINTF(3, 4) daemon_fail(char *err, int error, const char *format,
 	return error;
 }
 
-int mm_daemon_check(struct mm_daemon *d, char *err)
+int mm_bench_mmd_check(struct mm_bench_mmd *d, char *err)
 {
 	char how[64], words[1024];
 
@@ -42,13 +42,13 @@ int mm_daemon_check(struct mm_daemon *d, char *err)
 			   mm_child_last_words(&d->child, words, sizeof(words)));
 }
 
-int mm_daemon_nap(struct mm_daemon *d, int ms, char *err)
+int mm_bench_mmd_pause(struct mm_bench_mmd *d, int ms, char *err)
 {
 	struct pollfd signals = { .fd = d->signals, .events = POLLIN };
 
 	if (poll(&signals, 1, ms) > 0)
 		return daemon_fail(err, -EINTR, "interrupted");
-	return mm_daemon_check(d, err);
+	return mm_bench_mmd_check(d, err);
 }
 
 static bool is_connection_lost(int error)
@@ -56,37 +56,37 @@ static bool is_connection_lost(int error)
 	return error == -ECONNRESET || error == -ECONNREFUSED || error == -EPIPE;
 }
 
-int mm_daemon_blame(struct mm_daemon *d, int error, char *err)
+int mm_bench_mmd_explain(struct mm_bench_mmd *d, int error, char *err)
 {
 	const uint64_t deadline_ns = mm_now_ns() + END_NS;
-	char said[512], words[1024];
-	int r = mm_daemon_check(d, err);
+	char sentence[512], words[1024];
+	int r = mm_bench_mmd_check(d, err);
 
 	if (!is_connection_lost(error))
 		return r ? r : error;
 	/* Its connections are gone before it is. */
 	while (!r && mm_now_ns() < deadline_ns)
-		r = mm_daemon_nap(d, POLL_MS, err);
+		r = mm_bench_mmd_pause(d, POLL_MS, err);
 	if (r)
 		return r;
-	snprintf(said, sizeof(said), "%s", err);
-	return daemon_fail(err, error, "%s; mmd's last words: %s", said,
+	snprintf(sentence, sizeof(sentence), "%s", err);
+	return daemon_fail(err, error, "%s; mmd's last words: %s", sentence,
 			   mm_child_last_words(&d->child, words, sizeof(words)));
 }
 
-static int daemon_request(struct mm_daemon *d, const char *method, json_t *params,
+static int daemon_request(struct mm_bench_mmd *d, const char *method, json_t *params,
 			  json_t **ret_result, char *err)
 {
-	int r = mm_rpc_ask(d->rpc, method, params, ret_result, err, ERR_BYTES);
+	int r = mm_rpc_client_request(d->rpc, method, params, ret_result, err, ERR_BYTES);
 
-	return r ? mm_daemon_blame(d, r, err) : 0;
+	return r ? mm_bench_mmd_explain(d, r, err) : 0;
 }
 
-int mm_daemon_start(struct mm_daemon *d, const char *bin_dir, const char *dir, char *const *flags,
-		    char *err)
+int mm_bench_mmd_start(struct mm_bench_mmd *d, const char *bin_dir, const char *dir,
+		       char *const *flags, char *err)
 {
-	const uint64_t deadline_ns = mm_now_ns() + d->patience_ns;
-	char program[MM_DAEMON_PATH_BYTES + 8];
+	const uint64_t deadline_ns = mm_now_ns() + d->timeout_ns;
+	char program[MM_BENCH_MMD_PATH_BYTES + 8];
 	char *argv[FLAGS_MAX + 4] = { program, "--dir", (char *)dir };
 	size_t n = 3;
 	int r;
@@ -105,11 +105,11 @@ int mm_daemon_start(struct mm_daemon *d, const char *bin_dir, const char *dir, c
 	r = mm_child_start(&d->child, argv);
 	if (r)
 		return daemon_fail(err, r, "cannot start mmd: %s", strerror(-r));
-	while ((d->rpc = mm_rpc_open(d->admin)) < 0) {
+	while ((d->rpc = mm_rpc_client_open(d->admin)) < 0) {
 		char why[PATH_MAX + 256];
 
 		mm_reach_explain(d->admin, -d->rpc, why, sizeof(why));
-		r = mm_daemon_nap(d, POLL_MS, err);
+		r = mm_bench_mmd_pause(d, POLL_MS, err);
 		if (r)
 			return r;
 		if (mm_now_ns() > deadline_ns)
@@ -119,7 +119,7 @@ int mm_daemon_start(struct mm_daemon *d, const char *bin_dir, const char *dir, c
 	return 0;
 }
 
-void mm_daemon_stop(struct mm_daemon *d)
+void mm_bench_mmd_stop(struct mm_bench_mmd *d)
 {
 	if (!d->child.started)
 		return;
@@ -165,7 +165,7 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 }
 
 /* Is the plan that was asked for in force? Return: 1, 0; negative errno. */
-static int plan_is_in_force(struct mm_daemon *d, uint32_t alpha, uint32_t beta, uint32_t layers,
+static int plan_is_in_force(struct mm_bench_mmd *d, uint32_t alpha, uint32_t beta, uint32_t layers,
 			    struct mm_plan_set *set, char *err)
 {
 	json_t *shown;
@@ -186,10 +186,10 @@ static int plan_is_in_force(struct mm_daemon *d, uint32_t alpha, uint32_t beta, 
 	return r;
 }
 
-int mm_daemon_set_plan(struct mm_daemon *d, const char *name, uint32_t alpha, uint32_t beta,
-		       uint32_t layers, struct mm_plan_set *ret_set, char *err)
+int mm_bench_mmd_set_plan(struct mm_bench_mmd *d, const char *name, uint32_t alpha, uint32_t beta,
+			  uint32_t layers, struct mm_plan_set *ret_set, char *err)
 {
-	const uint64_t deadline_ns = mm_now_ns() + d->patience_ns;
+	const uint64_t deadline_ns = mm_now_ns() + d->timeout_ns;
 	json_t *done, *params = json_pack("{s:s,s:i,s:i}", "name", name, "layers", (int)alpha,
 					  "slots", (int)beta);
 	int r = daemon_request(d, "plan.set", params, &done, err);
@@ -198,7 +198,7 @@ int mm_daemon_set_plan(struct mm_daemon *d, const char *name, uint32_t alpha, ui
 		return r;
 	json_decref(done);
 	while (!(r = plan_is_in_force(d, alpha, beta, layers, ret_set, err))) {
-		r = mm_daemon_nap(d, POLL_MS, err);
+		r = mm_bench_mmd_pause(d, POLL_MS, err);
 		if (r)
 			return r;
 		if (mm_now_ns() > deadline_ns)
@@ -211,7 +211,7 @@ int mm_daemon_set_plan(struct mm_daemon *d, const char *name, uint32_t alpha, ui
 	return r < 0 ? r : 0;
 }
 
-int mm_daemon_status(struct mm_daemon *d, const char *key, uint64_t *ret_value, char *err)
+int mm_bench_mmd_status(struct mm_bench_mmd *d, const char *key, uint64_t *ret_value, char *err)
 {
 	const char *dot = strchr(key, '.');
 	json_t *status;

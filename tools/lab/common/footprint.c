@@ -10,11 +10,11 @@ int mm_footprint(const char *path, uint64_t page_bytes, uint64_t *ret_pages, cha
 {
 	mm_cleanup(mm_layout_done) struct mm_layout layout = { 0 };
 	struct mm_why why;
-	int err = mm_measure_folder(path, &layout, &why);
+	int r = mm_measure_folder(path, &layout, &why);
 
-	if (err) {
+	if (r) {
 		snprintf(errbuf, errbuf_bytes, "model %s: %s", path, why.text);
-		return err;
+		return r;
 	}
 	*ret_pages = mm_measure_pages(&layout, page_bytes);
 	return 0;

@@ -130,7 +130,7 @@ int mm_child_line(struct mm_child *child, char *ret_line, size_t bytes)
 	}
 }
 
-int mm_child_say(struct mm_child *child, const char *line)
+int mm_child_send(struct mm_child *child, const char *line)
 {
 	return dprintf(child->in, "%s\n", line) < 0 ? -errno : 0;
 }

@@ -50,7 +50,7 @@ int mm_child_start(struct mm_child *child, char *const argv[]);
 int mm_child_line(struct mm_child *child, char *ret_line, size_t bytes);
 
 /* Writes a line to its stdin. Return: 0 or negative errno. */
-int mm_child_say(struct mm_child *child, const char *line);
+int mm_child_send(struct mm_child *child, const char *line);
 
 /* Takes notice of its end without waiting. Return: true when it has ended. */
 bool mm_child_ended(struct mm_child *child);

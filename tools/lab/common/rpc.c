@@ -15,7 +15,7 @@
 #define TIMEOUT_S       180 /* mmd answers when its pages are made; generous: a slow host */
 #define REPLY_BYTES_MAX (1 << 20)
 
-int mm_rpc_open(const char *socket_path)
+int mm_rpc_client_open(const char *socket_path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct timeval timeout = { .tv_sec = TIMEOUT_S };
@@ -73,8 +73,8 @@ static int line_exchange(int fd, const char *request, json_t **ret_reply)
 	return *ret_reply ? 0 : -EPROTO;
 }
 
-int mm_rpc_ask(int fd, const char *method, json_t *params, json_t **ret_result, char *err,
-	       size_t err_bytes)
+int mm_rpc_client_request(int fd, const char *method, json_t *params, json_t **ret_result,
+			  char *err, size_t err_bytes)
 {
 	json_t *request = json_pack("{s:s,s:i,s:s,s:o*}", "jsonrpc", "2.0", "id", 1, "method",
 				    method, "params", params);
@@ -97,10 +97,10 @@ int mm_rpc_ask(int fd, const char *method, json_t *params, json_t **ret_result, 
 	return result ? 0 : r ? r : -EREMOTEIO;
 }
 
-json_t *mm_rpc_call(int fd, const char *method)
+json_t *mm_rpc_client_call(int fd, const char *method)
 {
 	json_t *result = NULL;
 	char err[512];
 
-	return mm_rpc_ask(fd, method, NULL, &result, err, sizeof(err)) ? NULL : result;
+	return mm_rpc_client_request(fd, method, NULL, &result, err, sizeof(err)) ? NULL : result;
 }

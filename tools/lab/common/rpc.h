@@ -10,11 +10,11 @@
 #include <jansson.h>
 
 /* Return: a connected socket, or negative errno. */
-int mm_rpc_open(const char *socket_path);
+int mm_rpc_client_open(const char *socket_path);
 
 /**
- * mm_rpc_ask() - ask and wait for the answer
- * @fd:         from mm_rpc_open()
+ * mm_rpc_client_request() - ask and wait for the answer
+ * @fd:         from mm_rpc_client_open()
  * @method:     of mmd's
  * @params:     taken over; NULL: none
  * @ret_result: the caller's reference; written only on success
@@ -23,10 +23,10 @@ int mm_rpc_open(const char *socket_path);
  * Return: 0; -EREMOTEIO: mmd refuses; any other negative errno: it does not answer, -ECONNRESET: it
  * is gone.
  */
-int mm_rpc_ask(int fd, const char *method, json_t *params, json_t **ret_result, char *err,
-	       size_t err_bytes);
+int mm_rpc_client_request(int fd, const char *method, json_t *params, json_t **ret_result,
+			  char *err, size_t err_bytes);
 
 /*
  * As that, for who does not need to know why not. Return: the result, the caller's reference; NULL.
  */
-json_t *mm_rpc_call(int fd, const char *method);
+json_t *mm_rpc_client_call(int fd, const char *method);

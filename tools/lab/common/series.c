@@ -62,7 +62,7 @@ struct mm_summary mm_series_pairs(const struct mm_series *figure, const struct m
 	return there ? values_summarize(ratios, there) : (struct mm_summary){ 0 };
 }
 
-bool mm_goal_judge(const struct mm_goal *goal, double ratio, bool *ret_reached)
+bool mm_goal_check(const struct mm_goal *goal, double ratio, bool *ret_reached)
 {
 	if (goal->kind == MM_GOAL_NONE || !isfinite(ratio) || ratio <= 0)
 		return false;

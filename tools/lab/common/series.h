@@ -44,4 +44,4 @@ struct mm_goal { /* of a ratio */
 };
 
 /* false where there is nothing to judge: no goal, no number. */
-bool mm_goal_judge(const struct mm_goal *goal, double ratio, bool *ret_reached);
+bool mm_goal_check(const struct mm_goal *goal, double ratio, bool *ret_reached);

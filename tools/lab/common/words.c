@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int mm_words_wrong(const char *command, const char *format, ...)
+int mm_words_refuse(const char *command, const char *format, ...)
 {
 	va_list args;
 
@@ -28,10 +28,10 @@ int mm_words_number(const char *command, const char *name, const char *text, uin
 	errno = 0;
 	number = strtoull(text, &end, 10);
 	if (errno || end == text || *end || *text < '0' || *text > '9')
-		return mm_words_wrong(command, "--%s '%s' is not a whole number", name, text);
+		return mm_words_refuse(command, "--%s '%s' is not a whole number", name, text);
 	if (number < least || number > most)
-		return mm_words_wrong(command, "--%s %s is not in %" PRIu64 "..%" PRIu64, name,
-				      text, least, most);
+		return mm_words_refuse(command, "--%s %s is not in %" PRIu64 "..%" PRIu64, name,
+				       text, least, most);
 	*ret_number = number;
 	return 0;
 }

@@ -12,12 +12,12 @@
 #include "libclient/base/base.h"
 
 /**
- * mm_words_wrong() - says in one line what is wrong, and where there is help
+ * mm_words_refuse() - says in one line what is wrong, and where there is help
  * @command: of mmbench
  *
  * Return: -EINVAL.
  */
-MM_PRINTF(2, 3) int mm_words_wrong(const char *command, const char *format, ...);
+MM_PRINTF(2, 3) int mm_words_refuse(const char *command, const char *format, ...);
 
 /**
  * mm_words_number() - a whole number

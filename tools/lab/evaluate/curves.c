@@ -180,7 +180,7 @@ int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const
 	mm_cleanup(mm_free_ptr) char *command = NULL;
 	struct mm_eval_curve curve[MM_EVAL_CURVES_MAX];
 	const uint32_t n = mm_eval_curves(eval, section, chart, curve);
-	int err;
+	int r;
 
 	if (!data || !script || !words || !svg)
 		return -ENOMEM;
@@ -188,11 +188,11 @@ int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const
 		return -ENOMEM;
 	if (!n)
 		return 0;
-	err = write_data(eval, section, chart, curve, n, data);
-	if (!err)
-		err = write_script(curve, n, data, svg, script);
-	if (err)
-		return err;
+	r = write_data(eval, section, chart, curve, n, data);
+	if (!r)
+		r = write_script(curve, n, data, svg, script);
+	if (r)
+		return r;
 	/* A chart without a single number has no range; that is not worth more than a line. */
 	if (system(command))
 		fprintf(stderr, "mmbench: gnuplot cannot draw %s; see %s\n", svg, words);

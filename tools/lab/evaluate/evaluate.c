@@ -47,7 +47,7 @@ static const char evaluate_help[] =
 	"  --list             print the simulator's command lines, run nothing\n"
 	"  -h, --help, --version\n";
 
-enum opt {
+enum evaluate_flag {
 	OPT_HELP = 'h',
 	OPT_QUICK = 256,
 	OPT_OUT,
@@ -82,14 +82,14 @@ static const struct option evaluate_options[] = {
 
 struct evaluation {
 	struct mm_eval eval;
-	struct mm_job *jobs;
+	struct mm_eval_job *jobs;
 	char **words; /* [points][WORDS_MAX] */
 	char simulator[PATH_MAX];
 	bool list;
 	int signals;
 };
 
-#define wrong(...) mm_words_wrong("evaluate", __VA_ARGS__)
+#define wrong(...) mm_words_refuse("evaluate", __VA_ARGS__)
 
 static int wrong_section(const char *name, size_t n)
 {
@@ -121,7 +121,7 @@ static int take_number(struct evaluation *e, int opt, const char *arg)
 {
 	struct mm_eval_opts *o = &e->eval.opts;
 	uint64_t value = 0;
-	int err;
+	int r;
 
 	switch (opt) {
 	case OPT_JOBS:
@@ -129,9 +129,9 @@ static int take_number(struct evaluation *e, int opt, const char *arg)
 	case OPT_WINDOWS:
 		return mm_words_u32("evaluate", "windows", arg, 1, MM_WL_WINDOWS_MAX, &o->windows);
 	case OPT_SECONDS:
-		err = mm_words_number("evaluate", "seconds", arg, 1, 1000000, &value);
+		r = mm_words_number("evaluate", "seconds", arg, 1, 1000000, &value);
 		o->seconds = (double)value;
-		return err;
+		return r;
 	case OPT_SEED:
 		return mm_words_number("evaluate", "seed", arg, 0, UINT32_MAX, &o->seed);
 	default:
@@ -180,16 +180,16 @@ static int evaluate_parse(struct evaluation *e, int argc, char **argv)
 {
 	struct mm_eval_opts *o = &e->eval.opts;
 	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	int opt, err;
+	int opt, r;
 
 	*o = (struct mm_eval_opts){ .out_dir = "evaluation",
 				    .alpaca = "alpaca",
 				    .seed = 1,
 				    .jobs = processors > 0 ? (uint32_t)processors : 1 };
 	while ((opt = getopt_long(argc, argv, "+h", evaluate_options, NULL)) != -1) {
-		err = opt == '?' ? -EINVAL : evaluate_option(e, opt, optarg);
-		if (err)
-			return err;
+		r = opt == '?' ? -EINVAL : evaluate_option(e, opt, optarg);
+		if (r)
+			return r;
 	}
 	if (optind < argc)
 		return wrong("unexpected argument '%s'", argv[optind]);
@@ -288,21 +288,21 @@ static int make_jobs(struct evaluation *e)
 		return -ENOMEM;
 	for (size_t i = 0; i < v->n; i++) {
 		char *out = NULL, *err_path = NULL;
-		int err = split_line(e, i);
+		int r = split_line(e, i);
 
-		if (err)
-			return err;
+		if (r)
+			return r;
 		if (asprintf(&out, "%s/data/%s.json", v->opts.out_dir, v->point[i].id) < 0 ||
 		    asprintf(&err_path, "%s/data/%s.log", v->opts.out_dir, v->point[i].id) < 0)
 			return -ENOMEM;
-		e->jobs[i] = (struct mm_job){ .argv = &e->words[i * WORDS_MAX],
-					      .out_path = out,
-					      .err_path = err_path };
+		e->jobs[i] = (struct mm_eval_job){ .argv = &e->words[i * WORDS_MAX],
+						   .out_path = out,
+						   .err_path = err_path };
 	}
 	return 0;
 }
 
-static void progress_print(void *user, const struct mm_job *job, size_t ended)
+static void progress_print(void *user, const struct mm_eval_job *job, size_t ended)
 {
 	const struct evaluation *e = user;
 	const struct mm_eval_point *p = &e->eval.point[job - e->jobs];
@@ -327,7 +327,7 @@ static void last_line(const char *path, char *out, size_t bytes)
 }
 
 /* Its JSON, or why there is none. */
-static void point_collect(struct mm_eval_point *p, const struct mm_job *job)
+static void point_collect(struct mm_eval_point *p, const struct mm_eval_job *job)
 {
 	json_error_t where;
 
@@ -349,15 +349,15 @@ static int points_run(struct evaluation *e)
 {
 	struct mm_eval *v = &e->eval;
 	const uint64_t begun_ns = mm_now_ns();
-	int err;
+	int r;
 
-	err = mm_jobs_run(e->jobs, v->n, v->opts.jobs, e->signals, progress_print, e);
+	r = mm_eval_jobs_run(e->jobs, v->n, v->opts.jobs, e->signals, progress_print, e);
 	v->wall_s = (double)(mm_now_ns() - begun_ns) / 1e9;
-	for (size_t i = 0; !err && i < v->n; i++) {
+	for (size_t i = 0; !r && i < v->n; i++) {
 		point_collect(&v->point[i], &e->jobs[i]);
-		err = mm_eval_judge(&v->point[i]);
+		r = mm_eval_check(&v->point[i]);
 	}
-	return err;
+	return r;
 }
 
 /* ---- the report ---- */
@@ -392,7 +392,7 @@ static int write_report(struct evaluation *e)
 	struct mm_eval *v = &e->eval;
 	char path[PATH_MAX];
 	FILE *out;
-	int err;
+	int r;
 
 	snprintf(path, sizeof(path), "%s/evaluation.md", v->opts.out_dir);
 	out = fopen(path, "we");
@@ -402,12 +402,12 @@ static int write_report(struct evaluation *e)
 	}
 	write_head(v, out);
 	mm_eval_targets(v, out);
-	err = mm_eval_figures(v, out);
-	if (fclose(out) && !err)
-		err = -errno;
-	if (!err)
+	r = mm_eval_figures(v, out);
+	if (fclose(out) && !r)
+		r = -errno;
+	if (!r)
 		printf("%s\n", path);
-	return err;
+	return r;
 }
 
 static int make_dirs(const struct evaluation *e)
@@ -448,19 +448,19 @@ static int find_simulator(struct evaluation *e)
 
 static int evaluation_run(struct evaluation *e)
 {
-	int err = mm_eval_points(&e->eval);
+	int r = mm_eval_points(&e->eval);
 
-	if (!err && e->list) {
+	if (!r && e->list) {
 		for (size_t i = 0; i < e->eval.n; i++)
 			printf("mmsim %s\n", e->eval.point[i].line);
 		return 0;
 	}
-	if (!err)
-		err = find_simulator(e);
-	if (!err)
-		err = make_dirs(e);
-	if (err)
-		return err;
+	if (!r)
+		r = find_simulator(e);
+	if (!r)
+		r = make_dirs(e);
+	if (r)
+		return r;
 	e->eval.plots = have_gnuplot();
 	if (!e->eval.plots)
 		fprintf(stderr, "mmbench: gnuplot is not installed (Debian: gnuplot-nox): tables "
@@ -468,10 +468,10 @@ static int evaluation_run(struct evaluation *e)
 	e->signals = mm_signals_open();
 	if (e->signals < 0)
 		return e->signals;
-	err = make_jobs(e);
-	if (!err)
-		err = points_run(e);
-	return err ? err : write_report(e);
+	r = make_jobs(e);
+	if (!r)
+		r = points_run(e);
+	return r ? r : write_report(e);
 }
 
 static void evaluation_put(struct evaluation **e)
@@ -494,14 +494,14 @@ int mm_bench_evaluate(int argc, char **argv)
 {
 	mm_cleanup(evaluation_put) struct evaluation *e = calloc(1, sizeof(*e));
 	size_t failed = 0;
-	int err;
+	int r;
 
 	if (!e)
 		return 1;
 	e->signals = -1;
-	err = evaluate_parse(e, argc, argv);
-	if (err)
-		return err < 0 ? 2 : 0;
+	r = evaluate_parse(e, argc, argv);
+	if (r)
+		return r < 0 ? 2 : 0;
 	if (evaluation_run(e))
 		return 1;
 	for (size_t i = 0; i < e->eval.n; i++)

@@ -86,7 +86,7 @@ int mm_eval_points(struct mm_eval *eval);
 void mm_eval_done(struct mm_eval *eval);
 
 /* Computes a point's bound, over the same windows as its run. Return: 0 or negative errno. */
-int mm_eval_judge(struct mm_eval_point *point);
+int mm_eval_check(struct mm_eval_point *point);
 
 /* ---- what came out ---- */
 

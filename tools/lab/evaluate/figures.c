@@ -161,9 +161,9 @@ static void judgement_print(const struct mm_eval_point *p, FILE *out)
 
 static void metric_table_print(const struct chart *c, const struct metric *m, FILE *out)
 {
-	const bool judged = c->by_policy && m == &metrics[0];
+	const bool checked = c->by_policy && m == &metrics[0];
 
-	head_row(c, m->title, judged ? " G | of bound | fits |" : "", judged ? 3 : 0, out);
+	head_row(c, m->title, checked ? " G | of bound | fits |" : "", checked ? 3 : 0, out);
 	for (uint32_t r = 0; r < c->rates; r++) {
 		fprintf(out, "| %.4g |", c->rate[r]);
 		for (uint32_t k = 0; k < c->curves; k++) {
@@ -174,7 +174,7 @@ static void metric_table_print(const struct chart *c, const struct metric *m, FI
 				     : NAN,
 				   m->digits);
 		}
-		if (judged)
+		if (checked)
 			judgement_print(chart_point(c, 0, r), out);
 		fputc('\n', out);
 	}
@@ -214,12 +214,12 @@ static void failures_print(const struct chart *c, FILE *out)
 static int write_chart(struct chart *c, FILE *out)
 {
 	const char *section = mm_eval_section_name(c->section);
-	int err = 0;
+	int r = 0;
 
 	fprintf(out, "\n### %s\n", c->name);
 	failures_print(c, out);
 	if (c->eval->plots) {
-		err = mm_eval_plot(c->eval, c->section, c->name);
+		r = mm_eval_plot(c->eval, c->section, c->name);
 		fprintf(out, "\n![%s %s](figures/%s-%s.svg)\n", section, c->name, section, c->name);
 	}
 	for (size_t m = 0; m < MM_ARRAY_SIZE(metrics); m++) {
@@ -227,7 +227,7 @@ static int write_chart(struct chart *c, FILE *out)
 			metric_table_print(c, &metrics[m], out);
 	}
 	traffic_table_print(c, out);
-	return err;
+	return r;
 }
 
 /* ---- averages, as the paper states them ---- */
@@ -306,9 +306,9 @@ static bool first_of_chart(const struct mm_eval *eval, size_t i)
 
 static int write_charts(struct mm_eval *eval, enum mm_eval_section section, FILE *out)
 {
-	int err = 0;
+	int r = 0;
 
-	for (size_t i = 0; !err && i < eval->n; i++) {
+	for (size_t i = 0; !r && i < eval->n; i++) {
 		struct chart c = { .eval = eval,
 				   .section = section,
 				   .name = eval->point[i].chart,
@@ -318,9 +318,9 @@ static int write_charts(struct mm_eval *eval, enum mm_eval_section section, FILE
 			continue;
 		c.curves = mm_eval_curves(eval, section, c.name, c.curve);
 		c.rates = mm_eval_rates(eval, section, c.name, c.rate);
-		err = write_chart(&c, out);
+		r = write_chart(&c, out);
 	}
-	return err;
+	return r;
 }
 
 static bool is_there(const struct mm_eval *eval, enum mm_eval_section section)
@@ -334,9 +334,9 @@ static bool is_there(const struct mm_eval *eval, enum mm_eval_section section)
 
 int mm_eval_figures(struct mm_eval *eval, FILE *out)
 {
-	int err = 0;
+	int r = 0;
 
-	for (enum mm_eval_section s = 0; !err && s < MM_EVAL_SECTIONS; s++) {
+	for (enum mm_eval_section s = 0; !r && s < MM_EVAL_SECTIONS; s++) {
 		if (!is_there(eval, s))
 			continue;
 		fprintf(out, "\n## %s\n\n**The paper.** %s\n", section_titles[s].title,
@@ -345,7 +345,7 @@ int mm_eval_figures(struct mm_eval *eval, FILE *out)
 			fprintf(out, "\n**Why ours differ.** %s\n", section_titles[s].differ);
 		if (section_titles[s].averages)
 			averages_print(eval, s, out);
-		err = write_charts(eval, s, out);
+		r = write_charts(eval, s, out);
 	}
-	return err;
+	return r;
 }

@@ -15,14 +15,14 @@
 
 #define LOOK_MS 20
 
-static void run_child(const struct mm_job *job, pid_t parent)
+static void run_child(const struct mm_eval_job *job, pid_t parent)
 {
 	sigset_t none;
 	int out = open(job->out_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	int err = open(job->err_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	int r = open(job->err_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
 	sigemptyset(&none);
-	if (out < 0 || err < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0 ||
+	if (out < 0 || r < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(r, STDERR_FILENO) < 0 ||
 	    sigprocmask(SIG_SETMASK, &none, NULL) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
 	    getppid() != parent)
 		_exit(126);
@@ -30,7 +30,7 @@ static void run_child(const struct mm_job *job, pid_t parent)
 	_exit(127);
 }
 
-static int job_start(struct mm_job *job)
+static int job_start(struct mm_eval_job *job)
 {
 	const pid_t self = getpid(), pid = fork();
 
@@ -43,7 +43,7 @@ static int job_start(struct mm_job *job)
 	return 0;
 }
 
-static bool job_has_ended(struct mm_job *job)
+static bool job_has_ended(struct mm_eval_job *job)
 {
 	if (job->pid <= 0 || waitpid(job->pid, &job->status, WNOHANG) != job->pid)
 		return false;
@@ -52,7 +52,7 @@ static bool job_has_ended(struct mm_job *job)
 	return true;
 }
 
-static void job_stop(struct mm_job *job)
+static void job_stop(struct mm_eval_job *job)
 {
 	if (job->pid <= 0)
 		return;
@@ -62,33 +62,34 @@ static void job_stop(struct mm_job *job)
 }
 
 /* One round: starts what may start, looks who has ended. */
-static int jobs_start_some(struct mm_job *jobs, size_t n, size_t *next, size_t *running,
+static int jobs_start_some(struct mm_eval_job *jobs, size_t n, size_t *next, size_t *running,
 			   size_t at_once)
 {
 	while (*next < n && *running < at_once) {
-		int err = job_start(&jobs[*next]);
+		int r = job_start(&jobs[*next]);
 
-		if (err)
-			return err;
+		if (r)
+			return r;
 		(*next)++;
 		(*running)++;
 	}
 	return 0;
 }
 
-int mm_jobs_run(struct mm_job *jobs, size_t n, size_t at_once, int signals,
-		void (*done)(void *user, const struct mm_job *job, size_t ended), void *user)
+int mm_eval_jobs_run(struct mm_eval_job *jobs, size_t n, size_t at_once, int signals,
+		     void (*done)(void *user, const struct mm_eval_job *job, size_t ended),
+		     void *user)
 {
 	struct pollfd signal = { .fd = signals, .events = POLLIN };
 	size_t next = 0, running = 0, over = 0;
-	int err = 0;
+	int r = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		jobs[i].status = -1;
 		jobs[i].pid = 0;
 	}
-	while (!err && over < n) {
-		err = jobs_start_some(jobs, n, &next, &running, at_once);
+	while (!r && over < n) {
+		r = jobs_start_some(jobs, n, &next, &running, at_once);
 		for (size_t i = 0; i < next; i++) {
 			if (!job_has_ended(&jobs[i]))
 				continue;
@@ -97,10 +98,10 @@ int mm_jobs_run(struct mm_job *jobs, size_t n, size_t at_once, int signals,
 			if (done)
 				done(user, &jobs[i], over);
 		}
-		if (!err && over < n && poll(&signal, 1, LOOK_MS) > 0)
-			err = -EINTR;
+		if (!r && over < n && poll(&signal, 1, LOOK_MS) > 0)
+			r = -EINTR;
 	}
 	for (size_t i = 0; i < n; i++)
 		job_stop(&jobs[i]);
-	return err;
+	return r;
 }

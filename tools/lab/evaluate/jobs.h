@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct mm_job {
+struct mm_eval_job {
 	char **argv; /* argv[0] is the path; NULL ends it */
 	const char *out_path, *err_path;
 	int status;    /* written: of wait; -1: never ran */
@@ -23,7 +23,7 @@ struct mm_job {
 };
 
 /**
- * mm_jobs_run() - run them all
+ * mm_eval_jobs_run() - run them all
  * @jobs:    n of them
  * @at_once: at least 1
  * @signals: from mm_signals_open(): a signal ends the running ones
@@ -31,5 +31,6 @@ struct mm_job {
  *
  * Return: 0, whatever became of each; -EINTR; another negative errno.
  */
-int mm_jobs_run(struct mm_job *jobs, size_t n, size_t at_once, int signals,
-		void (*done)(void *user, const struct mm_job *job, size_t ended), void *user);
+int mm_eval_jobs_run(struct mm_eval_job *jobs, size_t n, size_t at_once, int signals,
+		     void (*done)(void *user, const struct mm_eval_job *job, size_t ended),
+		     void *user);

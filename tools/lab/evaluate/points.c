@@ -68,7 +68,7 @@ static int parse_line(const char *line, struct mm_wl_opts *ret_opts, char *copy,
 	return mm_wl_options(argc, argv, &program, ret_opts);
 }
 
-struct setting { /* what a line means */
+struct line_setting { /* what a line means */
 	struct mm_wl_opts opts;
 	struct mm_profile profile;
 	struct mm_wl_sizes sizes;
@@ -76,19 +76,19 @@ struct setting { /* what a line means */
 	char copy[MM_EVAL_LINE_BYTES]; /* opts point into it */
 };
 
-static void setting_done(struct setting *s)
+static void setting_done(struct line_setting *s)
 {
 	mm_wl_source_done(&s->source);
 }
 
 /* @requests: from the seed, so many of all tenants together in one window; 0: as the line says. */
-static int setting_make(struct setting *s, const char *line, double requests)
+static int setting_make(struct line_setting *s, const char *line, double requests)
 {
 	char why[1024] = "";
 	double sum = 0;
-	int err = parse_line(line, &s->opts, s->copy, sizeof(s->copy));
+	int r = parse_line(line, &s->opts, s->copy, sizeof(s->copy));
 
-	if (err)
+	if (r)
 		return -EINVAL;
 	for (uint32_t t = 0; t < s->opts.tenants; t++)
 		sum += s->opts.tenant[t].rate;
@@ -97,60 +97,60 @@ static int setting_make(struct setting *s, const char *line, double requests)
 		s->opts.windows = 1;
 		s->opts.seconds = requests / sum;
 	}
-	err = mm_profile_load(s->opts.profile, &s->profile, why, sizeof(why));
-	if (!err)
-		err = mm_wl_sizes(&s->opts, s->profile.memory_bytes, &s->sizes, why, sizeof(why));
-	if (!err)
-		err = mm_wl_source_open(&s->opts, &s->source, why, sizeof(why));
-	if (err)
+	r = mm_profile_load(s->opts.profile, &s->profile, why, sizeof(why));
+	if (!r)
+		r = mm_wl_sizes(&s->opts, s->profile.memory_bytes, &s->sizes, why, sizeof(why));
+	if (!r)
+		r = mm_wl_source_open(&s->opts, &s->source, why, sizeof(why));
+	if (r)
 		fprintf(stderr, "mmbench: %s: %s\n", line, why);
-	return err;
+	return r;
 }
 
-static int window_bound(const struct setting *s, uint32_t window, struct mm_wl_bound *ret)
+static int window_bound(const struct line_setting *s, uint32_t window, struct mm_wl_bound *ret)
 {
 	mm_cleanup(mm_wl_case_done) struct mm_wl_case c = { 0 };
 	char why[256];
-	int err = mm_wl_case_make(&s->opts, &s->source, window, &c, why, sizeof(why));
+	int r = mm_wl_case_make(&s->opts, &s->source, window, &c, why, sizeof(why));
 
-	if (err)
+	if (r)
 		fprintf(stderr, "mmbench: %s\n", why);
 	else
 		mm_wl_bound(&s->opts, &s->sizes, &s->profile, &c, true, ret);
-	return err;
+	return r;
 }
 
 /* Requests/s that the device could serve at most, if it never waited: where load 1 is. */
 static int saturation_parse(const char *line, double *ret_rate)
 {
-	mm_cleanup(setting_done) struct setting s = { 0 };
+	mm_cleanup(setting_done) struct line_setting s = { 0 };
 	struct mm_wl_bound bound;
-	int err = setting_make(&s, line, SATURATION_REQUESTS);
+	int r = setting_make(&s, line, SATURATION_REQUESTS);
 
-	if (!err)
-		err = window_bound(&s, 0, &bound);
-	if (!err)
+	if (!r)
+		r = window_bound(&s, 0, &bound);
+	if (!r)
 		*ret_rate = SATURATION_REQUESTS / bound.busy_s;
-	return err;
+	return r;
 }
 
-int mm_eval_judge(struct mm_eval_point *p)
+int mm_eval_check(struct mm_eval_point *p)
 {
-	mm_cleanup(setting_done) struct setting s = { 0 };
+	mm_cleanup(setting_done) struct line_setting s = { 0 };
 	double tokens = 0, seconds = 0;
-	int err = setting_make(&s, p->line, 0);
+	int r = setting_make(&s, p->line, 0);
 
-	for (uint32_t w = 0; !err && w < s.opts.windows; w++) {
+	for (uint32_t w = 0; !r && w < s.opts.windows; w++) {
 		struct mm_wl_bound bound;
 
-		err = window_bound(&s, w, &bound);
-		if (err)
+		r = window_bound(&s, w, &bound);
+		if (r)
 			break;
 		seconds += bound.seconds;
 		tokens += bound.throughput_tok_s * bound.seconds;
 	}
-	if (err)
-		return err;
+	if (r)
+		return r;
 	p->bound_tok_s = tokens / seconds;
 	p->kv_fits_bytes = (double)mm_wl_lendable(&s.opts, &s.sizes, &s.profile);
 	for (uint32_t t = 0; t < s.opts.tenants; t++)
@@ -234,17 +234,17 @@ static int add_loads(struct mm_eval *eval, const struct curve *c, const char *li
 {
 	char line[MM_EVAL_LINE_BYTES], rates[128];
 	double most = 0;
-	int err;
+	int r;
 
 	if (!section_is_wanted(eval, c->section))
 		return 0;
 	write_rates(c->parts, 3, rates, sizeof(rates));
 	snprintf(line, sizeof(line), "%s --rate %s --seed %llu", like, rates,
 		 (unsigned long long)eval->opts.seed);
-	err = saturation_parse(line, &most);
-	for (size_t i = 0; !err && i < n; i++)
-		err = add_point(eval, c, loads[i], rate_round(most * loads[i]));
-	return err;
+	r = saturation_parse(line, &most);
+	for (size_t i = 0; !r && i < n; i++)
+		r = add_point(eval, c, loads[i], rate_round(most * loads[i]));
+	return r;
 }
 
 static int add_curve(struct mm_eval *eval, const struct curve *c, const double *loads, size_t n)
@@ -254,11 +254,11 @@ static int add_curve(struct mm_eval *eval, const struct curve *c, const double *
 
 static int add_rates(struct mm_eval *eval, const struct curve *c, const double *rates, size_t n)
 {
-	int err = 0;
+	int r = 0;
 
-	for (size_t i = 0; !err && section_is_wanted(eval, c->section) && i < n; i++)
-		err = add_point(eval, c, 0, rates[i]);
-	return err;
+	for (size_t i = 0; !r && section_is_wanted(eval, c->section) && i < n; i++)
+		r = add_point(eval, c, 0, rates[i]);
+	return r;
 }
 
 /* ---- the sections ---- */
@@ -290,9 +290,9 @@ static const char *const lengths_label[] = { "alpaca", "sharegpt" };
 static int add_combos(struct mm_eval *eval, const struct curve *like, const struct combo *combos,
 		      size_t n_combos, const double *loads, size_t n)
 {
-	int err = 0;
+	int r = 0;
 
-	for (size_t i = 0; !err && i < 2 * n_combos; i++) {
+	for (size_t i = 0; !r && i < 2 * n_combos; i++) {
 		char flags[512], chart[64];
 		const struct curve c = { like->section, chart, "", like->policies, flags, NULL };
 
@@ -300,9 +300,9 @@ static int add_combos(struct mm_eval *eval, const struct curve *like, const stru
 			 lengths_label[i % 2]);
 		snprintf(flags, sizeof(flags), "%s %s --lengths %s", like->flags,
 			 combos[i / 2].flags, lengths_of(eval, i % 2));
-		err = add_curve(eval, &c, loads, n);
+		r = add_curve(eval, &c, loads, n);
 	}
-	return err;
+	return r;
 }
 
 static int add_fig8(struct mm_eval *eval)
@@ -315,17 +315,17 @@ static int add_fig8(struct mm_eval *eval)
 				       .chart = "quantum-",
 				       .policies = eval->opts.quick ? SAFE_POLICIES : ALL_POLICIES,
 				       .flags = "--profile gh200-96 --turns quantum" };
-	int err = add_combos(eval, &drain, paper, 2, LOADS(eval), N_LOADS(eval));
+	int r = add_combos(eval, &drain, paper, 2, LOADS(eval), N_LOADS(eval));
 
-	return err ? err : add_combos(eval, &quantum, paper, 2, LOADS(eval), N_LOADS(eval));
+	return r ? r : add_combos(eval, &quantum, paper, 2, LOADS(eval), N_LOADS(eval));
 }
 
 static int add_fig9(struct mm_eval *eval)
 {
 	static const char *const parts[] = { "1:1", "1:4", "4:1" };
-	int err = 0;
+	int r = 0;
 
-	for (size_t i = 0; !err && i < MM_ARRAY_SIZE(parts); i++) {
+	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(parts); i++) {
 		char chart[64];
 		const struct curve c = { MM_EVAL_FIG9,
 					 chart,
@@ -335,18 +335,18 @@ static int add_fig9(struct mm_eval *eval)
 					 parts[i] };
 
 		snprintf(chart, sizeof(chart), "C2-rates-%c-%c", parts[i][0], parts[i][2]);
-		err = add_curve(eval, &c, LOADS(eval), N_LOADS(eval));
+		r = add_curve(eval, &c, LOADS(eval), N_LOADS(eval));
 	}
-	return err;
+	return r;
 }
 
 static int add_fig10(struct mm_eval *eval)
 {
 	static const char *const mixes[][2] = { { "C2-long-short", "long,short" },
 						{ "C2-short-long", "short,long" } };
-	int err = 0;
+	int r = 0;
 
-	for (size_t i = 0; !err && i < MM_ARRAY_SIZE(mixes); i++) {
+	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(mixes); i++) {
 		char flags[256];
 		const struct curve c = {
 			MM_EVAL_FIG10, mixes[i][0], "", ALL_POLICIES, flags, NULL
@@ -354,9 +354,9 @@ static int add_fig10(struct mm_eval *eval)
 
 		snprintf(flags, sizeof(flags), "--profile gh200-96 --combo C2 --lengths %s",
 			 mixes[i][1]);
-		err = add_curve(eval, &c, LOADS(eval), N_LOADS(eval));
+		r = add_curve(eval, &c, LOADS(eval), N_LOADS(eval));
 	}
-	return err;
+	return r;
 }
 
 struct variant {
@@ -368,20 +368,20 @@ static int add_variants(struct mm_eval *eval, enum mm_eval_section section, cons
 			const char *head, const struct variant *v, size_t n_variants)
 {
 	char like[512];
-	int err = 0;
+	int r = 0;
 
 	/* The first one's rates: the curves of a chart are compared at the same ones. */
 	snprintf(like, sizeof(like), "%s %s", head, v[0].flags);
-	for (size_t i = 0; !err && i < n_variants; i++) {
+	for (size_t i = 0; !r && i < n_variants; i++) {
 		char flags[512];
 		const struct curve c = {
 			section, chart, v[i].label, "recompute,remap", flags, NULL
 		};
 
 		snprintf(flags, sizeof(flags), "%s %s", head, v[i].flags);
-		err = add_loads(eval, &c, like, LOADS(eval), N_LOADS(eval));
+		r = add_loads(eval, &c, like, LOADS(eval), N_LOADS(eval));
 	}
-	return err;
+	return r;
 }
 
 #define VARIANTS(v) (v), MM_ARRAY_SIZE(v)
@@ -391,23 +391,23 @@ static int add_fig11(struct mm_eval *eval)
 	static const struct variant orders[] = { { "mru", "--controller lend-order=mru" },
 						 { "lru", "--controller lend-order=lru" } };
 	char head[256];
-	int err = 0;
+	int r = 0;
 
-	for (int i = 0; !err && i < 2; i++) {
+	for (int i = 0; !r && i < 2; i++) {
 		snprintf(head, sizeof(head),
 			 "--profile gh200-96 --combo C1 --turns quantum --lengths %s",
 			 lengths_of(eval, i));
-		err = add_variants(eval, MM_EVAL_FIG11, i ? "C1-sharegpt" : "C1-alpaca", head,
-				   VARIANTS(orders));
+		r = add_variants(eval, MM_EVAL_FIG11, i ? "C1-sharegpt" : "C1-alpaca", head,
+				 VARIANTS(orders));
 	}
-	return err;
+	return r;
 }
 
 static int add_spatial(struct mm_eval *eval)
 {
-	int err = 0;
+	int r = 0;
 
-	for (int i = 0; !err && i < 4; i++) {
+	for (int i = 0; !r && i < 4; i++) {
 		char flags[256], chart[64];
 		const struct curve c = {
 			i / 2 ? MM_EVAL_FIG13 : MM_EVAL_FIG12, chart, "", ALL_POLICIES, flags, NULL
@@ -417,9 +417,9 @@ static int add_spatial(struct mm_eval *eval)
 		snprintf(flags, sizeof(flags),
 			 "--profile gh200-96 --combo C1 --sharing %s --lengths %s",
 			 i / 2 ? "mig" : "spatial", lengths_of(eval, i % 2));
-		err = add_curve(eval, &c, LOADS(eval), N_LOADS(eval));
+		r = add_curve(eval, &c, LOADS(eval), N_LOADS(eval));
 	}
-	return err;
+	return r;
 }
 
 /* One model with its share of the device, as the paper's 7.5 and 7.6. */
@@ -433,18 +433,17 @@ static int add_single(struct mm_eval *eval)
 	static const struct variant caps[] = { { "capped", "" },
 					       { "uncapped", "--controller cap=1000,link=1000" } };
 	char head[256];
-	int err;
+	int r;
 
 	snprintf(head, sizeof(head),
 		 "--profile gh200-96 --shapes OPT-13B:35%% --sharing spatial --lengths %s",
 		 eval->opts.alpaca);
-	err = add_variants(eval, MM_EVAL_FIG15, "OPT-13B-alpaca", head, VARIANTS(slots));
-	if (!err)
-		err = add_variants(eval, MM_EVAL_FIG16, "OPT-13B-alpaca", head,
-				   VARIANTS(reversion));
-	if (!err)
-		err = add_variants(eval, MM_EVAL_FIG17, "OPT-13B-alpaca", head, VARIANTS(caps));
-	return err;
+	r = add_variants(eval, MM_EVAL_FIG15, "OPT-13B-alpaca", head, VARIANTS(slots));
+	if (!r)
+		r = add_variants(eval, MM_EVAL_FIG16, "OPT-13B-alpaca", head, VARIANTS(reversion));
+	if (!r)
+		r = add_variants(eval, MM_EVAL_FIG17, "OPT-13B-alpaca", head, VARIANTS(caps));
+	return r;
 }
 
 static int add_pcie(struct mm_eval *eval)
@@ -466,13 +465,13 @@ static int add_pcie(struct mm_eval *eval)
 				    .chart = "a100-",
 				    .policies = SAFE_POLICIES,
 				    .flags = "--profile a100-pcie4 --max-len 2048" };
-	int err = add_rates(eval, &stated, two_and_four, 2);
+	int r = add_rates(eval, &stated, two_and_four, 2);
 
-	if (!err)
-		err = add_combos(eval, &h200, paper, 2, LOADS(eval), N_LOADS(eval));
-	if (!err && !eval->opts.quick)
-		err = add_combos(eval, &a100, pair, 1, LOADS(eval), N_LOADS(eval));
-	return err;
+	if (!r)
+		r = add_combos(eval, &h200, paper, 2, LOADS(eval), N_LOADS(eval));
+	if (!r && !eval->opts.quick)
+		r = add_combos(eval, &a100, pair, 1, LOADS(eval), N_LOADS(eval));
+	return r;
 }
 
 static int add_link(struct mm_eval *eval)
@@ -499,7 +498,7 @@ static int add_ablation(struct mm_eval *eval)
 	struct variant v[MM_EVAL_CURVES_MAX] = { { "default", "" } };
 	const struct mm_knob *knob;
 	size_t n = 1;
-	int err = 0;
+	int r = 0;
 
 	for (uint32_t k = 0; (knob = mm_knob_at(k)) && n < MM_EVAL_CURVES_MAX - 1; k++) {
 		if (!knob->names || strcmp(knob->names[0], "on") || strcmp(knob->names[1], "off") ||
@@ -510,9 +509,9 @@ static int add_ablation(struct mm_eval *eval)
 		v[n] = (struct variant){ labels[n], flags[n] };
 		n++;
 	}
-	for (size_t i = 0; !err && i < MM_ARRAY_SIZE(heads); i++)
-		err = add_variants(eval, MM_EVAL_ABLATION, heads[i][0], heads[i][1], v, n);
-	return err;
+	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(heads); i++)
+		r = add_variants(eval, MM_EVAL_ABLATION, heads[i][0], heads[i][1], v, n);
+	return r;
 }
 
 static int add_grid(struct mm_eval *eval)
@@ -534,10 +533,10 @@ static int add_grid(struct mm_eval *eval)
 						   { "quantum", "--turns quantum" },
 						   { "spatial", "--sharing spatial" },
 						   { "mig", "--sharing mig" } };
-	int err = 0;
+	int r = 0;
 
-	for (size_t d = 0; !err && d < (eval->opts.quick ? 2 : MM_ARRAY_SIZE(devices)); d++) {
-		for (size_t s = 0; !err && s < MM_ARRAY_SIZE(sharings); s++) {
+	for (size_t d = 0; !r && d < (eval->opts.quick ? 2 : MM_ARRAY_SIZE(devices)); d++) {
+		for (size_t s = 0; !r && s < MM_ARRAY_SIZE(sharings); s++) {
 			char head[256], prefix[32];
 			const struct curve c = { .section = MM_EVAL_GRID,
 						 .chart = prefix,
@@ -547,10 +546,10 @@ static int add_grid(struct mm_eval *eval)
 			snprintf(head, sizeof(head), "%s %s", devices[d].flags, sharings[s].flags);
 			snprintf(prefix, sizeof(prefix), "%s-%s-", devices[d].label,
 				 sharings[s].label);
-			err = add_combos(eval, &c, devices[d].combos, devices[d].n, loads, n_loads);
+			r = add_combos(eval, &c, devices[d].combos, devices[d].n, loads, n_loads);
 		}
 	}
-	return err;
+	return r;
 }
 
 int mm_eval_points(struct mm_eval *eval)
@@ -558,11 +557,11 @@ int mm_eval_points(struct mm_eval *eval)
 	static int (*const add[])(
 		struct mm_eval *) = { add_fig8,   add_fig9, add_fig10, add_fig11,    add_spatial,
 				      add_single, add_pcie, add_link,  add_ablation, add_grid };
-	int err = 0;
+	int r = 0;
 
-	for (size_t i = 0; !err && i < MM_ARRAY_SIZE(add); i++)
-		err = add[i](eval);
-	return err;
+	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(add); i++)
+		r = add[i](eval);
+	return r;
 }
 
 void mm_eval_done(struct mm_eval *eval)

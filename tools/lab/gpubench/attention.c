@@ -23,10 +23,10 @@
 #define KV_BYTES       2u /* of an element: F16 */
 #define SETS_MAX       64u
 #define LAUNCHES_MIN   4u
-#define JUDGED_BYTES   (UINT64_C(64) << 20)
+#define CHECKED_BYTES  (UINT64_C(64) << 20)
 #define REFERENCE_NAME "a copy within the device, read and written bytes"
 
-struct shape {
+struct attention_shape {
 	const char *name;
 	uint32_t heads, kv_heads, head_dim;
 };
@@ -37,7 +37,7 @@ struct attention {
 	struct mm_gpu_module module;
 	struct mm_gpu_range arena;                            /* keys and values */
 	struct mm_gpu_range q, out, partial, counters, words; /* words: tables and the like */
-	const struct shape *shape;
+	const struct attention_shape *shape;
 	uint32_t context, batch, sets, stride;
 	bool prefill;
 	struct mm_series rate, copy;
@@ -224,14 +224,14 @@ static int attention_measure(struct attention *a)
 
 static int attention_report(struct attention *a)
 {
-	const bool judged = !a->prefill && kv_bytes(a) >= JUDGED_BYTES;
+	const bool checked = !a->prefill && kv_bytes(a) >= CHECKED_BYTES;
 	const struct mm_gpu_result result = {
 		.name = a->prefill ? "prefill" : "decode",
 		.unit = a->prefill ? "flop_per_s" : "bytes_per_s",
 		.figure = &a->rate,
 		.reference = a->prefill ? NULL : &a->copy,
 		.reference_name = REFERENCE_NAME,
-		.goal = { judged ? MM_GOAL_AT_LEAST : MM_GOAL_NONE, 0.8 },
+		.goal = { checked ? MM_GOAL_AT_LEAST : MM_GOAL_NONE, 0.8 },
 		.params = json_pack("{s:s,s:i,s:i}", "shape", a->shape->name, "context",
 				    (int)a->context, "batch", (int)a->batch),
 	};
@@ -239,7 +239,7 @@ static int attention_report(struct attention *a)
 	return mm_gpu_result(a->bench, &result);
 }
 
-static int run_case(struct attention *a, const struct shape *shape, uint32_t context,
+static int run_case(struct attention *a, const struct attention_shape *shape, uint32_t context,
 		    uint32_t batch, bool prefill)
 {
 	int r;
@@ -266,7 +266,7 @@ static int run_case(struct attention *a, const struct shape *shape, uint32_t con
 
 /* ---- cases ---- */
 
-static int run_shape(struct attention *a, const struct shape *shape)
+static int run_shape(struct attention *a, const struct attention_shape *shape)
 {
 	static const uint32_t contexts[] = { 512, 2048, 8192, 32768 };
 	static const uint32_t batches[] = { 1, 4, 16, 64, 256 };
@@ -283,9 +283,9 @@ static int run_shape(struct attention *a, const struct shape *shape)
 
 static int attention_run(struct attention *a)
 {
-	static const struct shape real[] = { { "OPT-13B", 40, 40, 128 },
-					     { "Llama-3-8B", 32, 8, 128 } };
-	static const struct shape small = { "small", 4, 2, 16 };
+	static const struct attention_shape real[] = { { "OPT-13B", 40, 40, 128 },
+						       { "Llama-3-8B", 32, 8, 128 } };
+	static const struct attention_shape small = { "small", 4, 2, 16 };
 	int r = 0;
 
 	if (!a->bench->rehearsal || a->bench->timed) {

@@ -62,7 +62,7 @@ static int measure_compute(struct decode *d, double part)
 			  : repeats > REPEATS_MAX ? REPEATS_MAX
 						  : (uint32_t)(repeats + 0.5);
 	mm_series_done(&d->base);
-	mm_gpu_engine_forget(&d->engine);
+	mm_gpu_engine_drop_graph(&d->engine);
 	d->engine.captured = false;
 	if (!r)
 		r = mm_gpu_engine_steps(&d->engine, d->bench->sizes.steps, &d->base);

@@ -134,7 +134,7 @@ int mm_gpu_engine_open(struct mm_gpu_engine *e, struct mm_gpu_tenant *tenant)
 	return r;
 }
 
-void mm_gpu_engine_forget(struct mm_gpu_engine *e)
+void mm_gpu_engine_drop_graph(struct mm_gpu_engine *e)
 {
 	if (e->graph)
 		e->tenant->dev->gpu.cuGraphExecDestroy(e->graph);
@@ -143,7 +143,7 @@ void mm_gpu_engine_forget(struct mm_gpu_engine *e)
 
 void mm_gpu_engine_close(struct mm_gpu_engine *e)
 {
-	mm_gpu_engine_forget(e);
+	mm_gpu_engine_drop_graph(e);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(e->ends); i++)
 		if (e->ends[i])
 			e->tenant->dev->gpu.cuEventDestroy(e->ends[i]);
@@ -249,7 +249,7 @@ int mm_gpu_engine_step(struct mm_gpu_engine *e, double *ret_s)
 		r = mm_gpu_call(dev, dev->gpu.cuEventElapsedTime(&ms, before, end),
 				"the time of a step");
 	*ret_s = (double)ms / 1e3;
-	return r ? r : mm_daemon_nap(&e->tenant->mmd, 0, dev->bench->err);
+	return r ? r : mm_bench_mmd_pause(&e->tenant->mmd, 0, dev->bench->err);
 }
 
 int mm_gpu_engine_steps(struct mm_gpu_engine *e, uint32_t steps, struct mm_series *series)

@@ -56,7 +56,7 @@ struct mm_gpu_engine {
 int mm_gpu_engine_open(struct mm_gpu_engine *e, struct mm_gpu_tenant *tenant);
 
 /* The load has changed: a graph is captured anew with the next step that needs one. */
-void mm_gpu_engine_forget(struct mm_gpu_engine *e);
+void mm_gpu_engine_drop_graph(struct mm_gpu_engine *e);
 
 /* @ret_s: since the end of the step before, device time; 0 for the first. */
 int mm_gpu_engine_step(struct mm_gpu_engine *e, double *ret_s);

@@ -23,12 +23,12 @@
 #define SQUARE       8192u
 #define REHEARSED    128u /* the square where numbers mean nothing */
 
-struct matrix {
+struct gemm_matrix {
 	const char *model, *name;
 	uint32_t outputs, k;
 };
 
-static const struct matrix published[] = {
+static const struct gemm_matrix published[] = {
 	{ "OPT-13B", "qkv", 15360, 5120 },        { "OPT-13B", "o", 5120, 5120 },
 	{ "OPT-13B", "up", 20480, 5120 },         { "OPT-13B", "down", 5120, 20480 },
 	{ "OPT-30B", "qkv", 21504, 7168 },        { "OPT-30B", "o", 7168, 7168 },
@@ -37,7 +37,7 @@ static const struct matrix published[] = {
 	{ "Llama-3-8B", "gate_up", 28672, 4096 }, { "Llama-3-8B", "down", 4096, 14336 },
 	{ "Llama-3-8B", "head", 128256, 4096 },
 };
-static const struct matrix rehearsed[] = {
+static const struct gemm_matrix rehearsed[] = {
 	{ "rehearsal", "up", 200, 64 },
 	{ "rehearsal", "down", 64, 200 },
 };
@@ -45,7 +45,7 @@ static const uint32_t batches[] = { 1, 8, 16, 64, 128, 256, 2048 };
 static const uint32_t few_batches[] = { 1, 64, 2048 };
 static const uint32_t rehearsed_batches[] = { 1, 70 };
 
-enum way { FAST, FIXED, WIDE, KERNEL, WAYS };
+enum gemm_way { FAST, FIXED, WIDE, KERNEL, WAYS };
 
 static const uint32_t product_rows[WAYS] = { [FIXED] = MM_GEMM_ROWS, [WIDE] = 2 * MM_GEMM_ROWS };
 
@@ -54,7 +54,7 @@ struct gemm {
 	struct mm_gpu_module module;
 	struct mm_gemm *by[WAYS];
 	struct mm_gpu_range x, w, y, copied;
-	const struct matrix *matrices;
+	const struct gemm_matrix *matrices;
 	const uint32_t *batch;
 	uint32_t n_matrices, n_batches, square, copies;
 	struct mm_series took[WAYS], bound; /* seconds */
@@ -68,14 +68,14 @@ static bool shapes_are_tiny(const struct gemm *g)
 
 /* ---- one measurement ---- */
 
-static int gemm_multiply(struct gemm *g, enum way way, const struct mm_gemm_args *a)
+static int gemm_multiply(struct gemm *g, enum gemm_way way, const struct mm_gemm_args *a)
 {
 	return mm_gpu_call(&g->dev, mm_gemm_multiply(g->by[way], a, g->dev.stream),
 			   "a matrix product");
 }
 
 /* @copies: of the weights, one after the other */
-static int time_products(struct gemm *g, enum way way, const struct mm_gemm_args *of,
+static int time_products(struct gemm *g, enum gemm_way way, const struct mm_gemm_args *of,
 			 uint32_t copies, double *ret_s)
 {
 	const uint64_t bytes = (uint64_t)of->outputs * of->k * 2;
@@ -93,7 +93,7 @@ static int time_products(struct gemm *g, enum way way, const struct mm_gemm_args
 	return r;
 }
 
-static struct mm_gemm_args args_of(const struct gemm *g, const struct matrix *m, uint32_t rows)
+static struct mm_gemm_args args_of(const struct gemm *g, const struct gemm_matrix *m, uint32_t rows)
 {
 	return (struct mm_gemm_args){ .x_va = g->x.va,
 				      .w_va = g->w.va,
@@ -108,7 +108,7 @@ static struct mm_gemm_args args_of(const struct gemm *g, const struct matrix *m,
 
 static int measure_ceilings(struct gemm *g)
 {
-	const struct matrix square = { "", "", g->square, g->square };
+	const struct gemm_matrix square = { "", "", g->square, g->square };
 	const struct mm_gemm_args a = args_of(g, &square, g->square);
 	const uint64_t half = g->copied.bytes / 2;
 	double took_s = 0;
@@ -129,30 +129,30 @@ static int measure_ceilings(struct gemm *g)
 	return r;
 }
 
-static double bytes_of(const struct matrix *m, uint32_t rows)
+static double bytes_of(const struct gemm_matrix *m, uint32_t rows)
 {
 	return 2.0 * m->outputs * m->k + 4.0 * rows * m->k + 4.0 * rows * m->outputs;
 }
 
-static double operations_of(const struct matrix *m, uint32_t rows)
+static double operations_of(const struct gemm_matrix *m, uint32_t rows)
 {
 	return 2.0 * rows * m->outputs * m->k;
 }
 
-static int gemm_measure(struct gemm *g, const struct matrix *m, uint32_t rows, bool counts)
+static int gemm_measure(struct gemm *g, const struct gemm_matrix *m, uint32_t rows, bool counts)
 {
 	const struct mm_gemm_args a = args_of(g, m, rows);
 	double took_s[WAYS] = { 0 };
 	int r = measure_ceilings(g);
 
-	for (enum way way = 0; !r && way < WAYS; way++)
+	for (enum gemm_way way = 0; !r && way < WAYS; way++)
 		if (way != KERNEL || rows == 1)
 			r = time_products(g, way, &a, g->copies, &took_s[way]);
 	if (r || !counts)
 		return r;
 	mm_series_add(&g->bound,
 		      MM_MAX(bytes_of(m, rows) / g->bandwidth, operations_of(m, rows) / g->rate));
-	for (enum way way = 0; way < WAYS; way++)
+	for (enum gemm_way way = 0; way < WAYS; way++)
 		if (took_s[way] > 0)
 			mm_series_add(&g->took[way], took_s[way]);
 	return 0;
@@ -160,8 +160,9 @@ static int gemm_measure(struct gemm *g, const struct matrix *m, uint32_t rows, b
 
 /* ---- telling ---- */
 
-static int way_report(struct gemm *g, const char *name, const struct matrix *m, uint32_t rows,
-		      enum way way, const struct mm_series *reference, const char *reference_name)
+static int way_report(struct gemm *g, const char *name, const struct gemm_matrix *m, uint32_t rows,
+		      enum gemm_way way, const struct mm_series *reference,
+		      const char *reference_name)
 {
 	const double median = mm_series_summary(&g->took[way]).median;
 	const struct mm_gpu_result result = {
@@ -181,7 +182,7 @@ static int way_report(struct gemm *g, const char *name, const struct matrix *m, 
 	return mm_gpu_result(g->dev.bench, &result);
 }
 
-static int gemm_report(struct gemm *g, const struct matrix *m, uint32_t rows)
+static int gemm_report(struct gemm *g, const struct gemm_matrix *m, uint32_t rows)
 {
 	int r = way_report(
 		g, "product", m, rows, FAST, &g->bound,
@@ -195,7 +196,7 @@ static int gemm_report(struct gemm *g, const struct matrix *m, uint32_t rows)
 			       "one product of the batch's size");
 	if (!r && g->took[KERNEL].n)
 		r = way_report(g, "kernel", m, rows, KERNEL, &g->took[FAST], "the same by cuBLAS");
-	for (enum way way = 0; way < WAYS; way++)
+	for (enum gemm_way way = 0; way < WAYS; way++)
 		mm_series_done(&g->took[way]);
 	mm_series_done(&g->bound);
 	return r;
@@ -203,7 +204,7 @@ static int gemm_report(struct gemm *g, const struct matrix *m, uint32_t rows)
 
 /* ---- what is multiplied ---- */
 
-static int measure_matrix(struct gemm *g, const struct matrix *m)
+static int measure_matrix(struct gemm *g, const struct gemm_matrix *m)
 {
 	const uint64_t bytes = (uint64_t)m->outputs * m->k * 2;
 	int r = 0;
@@ -252,7 +253,7 @@ static int open_backends(struct gemm *g, const struct extent *e)
 	char err[256] = "";
 	int r = 0;
 
-	for (enum way way = 0; !r && way < WAYS; way++) {
+	for (enum gemm_way way = 0; !r && way < WAYS; way++) {
 		const struct mm_gemm_opts opts = {
 			.kind = way == KERNEL ? MM_GEMM_KERNEL : MM_GEMM_CUBLAS,
 			.module = g->module.module,
@@ -330,7 +331,7 @@ int mm_gpu_gemm_run(struct mm_gpu_bench *bench)
 	}
 	for (uint32_t m = 0; !r && m < g.n_matrices; m++)
 		r = measure_matrix(&g, &g.matrices[m]);
-	for (enum way way = 0; way < WAYS; way++)
+	for (enum gemm_way way = 0; way < WAYS; way++)
 		mm_gemm_close(g.by[way]);
 	mm_gpu_range_close(&g.dev, &g.x);
 	mm_gpu_range_close(&g.dev, &g.w);

@@ -293,10 +293,10 @@ static enum outcome outcome_of(int status, char *why, size_t why_bytes)
 }
 
 /* Until it has ended, or must. */
-static enum outcome wait_part(struct gpu *g, uint64_t patience_s, pid_t pid, int fd, char *why,
+static enum outcome wait_part(struct gpu *g, uint64_t timeout_s, pid_t pid, int fd, char *why,
 			      size_t why_bytes)
 {
-	const uint64_t deadline_ns = mm_now_ns() + patience_s * MM_NS_PER_S;
+	const uint64_t deadline_ns = mm_now_ns() + timeout_s * MM_NS_PER_S;
 	int status;
 
 	for (;;) {
@@ -311,7 +311,7 @@ static enum outcome wait_part(struct gpu *g, uint64_t patience_s, pid_t pid, int
 		if (fds[0].revents)
 			return INTERRUPTED;
 		if (mm_now_ns() > deadline_ns) {
-			snprintf(why, why_bytes, "it did not end within %" PRIu64 " s", patience_s);
+			snprintf(why, why_bytes, "it did not end within %" PRIu64 " s", timeout_s);
 			return TOO_LONG;
 		}
 	}
@@ -320,7 +320,7 @@ static enum outcome wait_part(struct gpu *g, uint64_t patience_s, pid_t pid, int
 static enum outcome start_and_wait(struct gpu *g, const struct mm_gpu_part *part, char *why,
 				   size_t why_bytes)
 {
-	const uint64_t patience_s = part == &device_part ? LOOK_S : g->bench.opts.patience_s;
+	const uint64_t timeout_s = part == &device_part ? LOOK_S : g->bench.opts.timeout_s;
 	const pid_t parent = getpid();
 	enum outcome outcome;
 	int ends[2];
@@ -340,7 +340,7 @@ static enum outcome start_and_wait(struct gpu *g, const struct mm_gpu_part *part
 	outcome = FAILED;
 	if (pid > 0) {
 		*why = '\0';
-		outcome = wait_part(g, patience_s, pid, ends[0], why, why_bytes);
+		outcome = wait_part(g, timeout_s, pid, ends[0], why, why_bytes);
 	}
 	close(ends[0]);
 	/* With all that it started. */

@@ -42,7 +42,7 @@ struct mm_gpu_opts {
 	uint64_t pages[MM_GPU_PAGES_MAX];
 	uint32_t n_pages; /* 0: by device */
 	uint32_t repeat;  /* 0: by device */
-	uint64_t patience_s;
+	uint64_t timeout_s;
 	const char *out_path, *keep_dir, *kernels, *model;
 	bool quick, json;
 };

@@ -18,7 +18,7 @@
 #include "tools/lab/gpubench/parts.h"
 #include "tools/lab/gpubench/tenant.h"
 
-enum step { IMPORT, MAP, ACCESS, STEPS };
+enum grant_step { IMPORT, MAP, ACCESS, STEPS };
 
 /* What libclient's service thread calls goes through here. */
 static struct {
@@ -92,7 +92,7 @@ static int pages_take_mapped(struct grant *g, bool counts)
 		watched.calls[i] = 0;
 	}
 	since_ns = mm_now_ns();
-	r = mm_kv_want(g->tenant.kv, g->n, MM_GPU_PATIENCE_NS);
+	r = mm_kv_want(g->tenant.kv, g->n, MM_GPU_TIMEOUT_NS);
 	whole_ns = mm_now_ns() - since_ns;
 	if (r)
 		return mm_gpu_tenant_fail(&g->tenant, r, "KV memory");

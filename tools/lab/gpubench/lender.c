@@ -18,12 +18,12 @@
 
 #define LEND_NS (60 * MM_NS_PER_S)
 
-struct wish {
+struct pages_request {
 	uint64_t page_bytes;
 	uint32_t n;
 };
 
-struct answer {
+struct pages_answer {
 	int error;
 	char text[256];
 };
@@ -42,15 +42,15 @@ static void stock_drop(struct stock *s)
 		s->dev.gpu.cuMemRelease(s->handle[--s->n]);
 }
 
-static int stock_make(struct stock *s, const struct wish *wish)
+static int stock_make(struct stock *s, const struct pages_request *request)
 {
 	int r = 0;
 
 	stock_drop(s);
-	for (uint32_t i = 0; !r && i < wish->n; i++) {
+	for (uint32_t i = 0; !r && i < request->n; i++) {
 		r = mm_gpu_call(
 			&s->dev,
-			s->dev.gpu.cuMemCreate(&s->handle[i], wish->page_bytes, &s->dev.prop, 0),
+			s->dev.gpu.cuMemCreate(&s->handle[i], request->page_bytes, &s->dev.prop, 0),
 			"cuMemCreate");
 		s->n += !r;
 	}
@@ -58,7 +58,7 @@ static int stock_make(struct stock *s, const struct wish *wish)
 }
 
 /* A message with some of the descriptors, or with what is wrong. */
-static int send_some(int fd, const struct answer *answer, const int *fds, uint32_t n)
+static int send_some(int fd, const struct pages_answer *answer, const int *fds, uint32_t n)
 {
 	int r = mm_sock_wait(fd, POLLOUT, mm_now_ns() + LEND_NS);
 
@@ -82,7 +82,7 @@ static uint32_t export_some(struct stock *s, uint32_t first, uint32_t n, int *fd
 
 static int export_all(struct stock *s, int fd)
 {
-	const struct answer good = { 0 };
+	const struct pages_answer good = { 0 };
 	int fds[MM_SOCK_FDS_MAX];
 	int r = 0;
 
@@ -102,8 +102,8 @@ static int export_all(struct stock *s, int fd)
 _Noreturn static void be_lender(struct mm_gpu_bench *bench, int fd)
 {
 	struct stock *s = calloc(1, sizeof(*s));
-	struct answer answer = { 0 };
-	struct wish wish;
+	struct pages_answer answer = { 0 };
+	struct pages_request request;
 	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -111,10 +111,11 @@ _Noreturn static void be_lender(struct mm_gpu_bench *bench, int fd)
 	while (!mm_sock_wait(fd, POLLIN, UINT64_MAX)) {
 		size_t len;
 
-		if (mm_sock_recv_nofds(fd, &wish, sizeof(wish), &len) || len != sizeof(wish))
+		if (mm_sock_recv_nofds(fd, &request, sizeof(request), &len) ||
+		    len != sizeof(request))
 			break;
 		if (!r)
-			r = stock_make(s, &wish);
+			r = stock_make(s, &request);
 		if (!r)
 			r = export_all(s, fd);
 		if (!r)
@@ -150,7 +151,7 @@ int mm_gpu_lender_open(struct mm_gpu_lender *lender, struct mm_gpu_bench *bench)
 
 static int fds_receive(struct mm_gpu_lender *lender, int *fds, uint32_t room, size_t *ret_n)
 {
-	struct answer answer;
+	struct pages_answer answer;
 	size_t len;
 	int r = mm_sock_wait(lender->fd, POLLIN, mm_now_ns() + LEND_NS);
 
@@ -168,14 +169,14 @@ static int fds_receive(struct mm_gpu_lender *lender, int *fds, uint32_t room, si
 
 int mm_gpu_lender_lend(struct mm_gpu_lender *lender, uint64_t page_bytes, uint32_t n, int *ret_fds)
 {
-	const struct wish wish = { .page_bytes = page_bytes, .n = n };
+	const struct pages_request request = { .page_bytes = page_bytes, .n = n };
 	uint32_t have = 0;
 	int r;
 
 	if (n > MM_GPU_LENT_MAX)
 		return mm_gpu_fail(lender->bench, -E2BIG, "%u pages are more than %u", n,
 				   MM_GPU_LENT_MAX);
-	r = mm_sock_send(lender->fd, &wish, sizeof(wish), NULL, 0);
+	r = mm_sock_send(lender->fd, &request, sizeof(request), NULL, 0);
 	if (r)
 		return mm_gpu_fail(lender->bench, r, "pages of another process: %s", strerror(-r));
 	while (!r && have < n) {

@@ -26,7 +26,7 @@
 #define HELD_BACK    GATES_MAX /* the line of the word that holds the stream back */
 #define MEMORY_BYTES ((size_t)GATE_BYTES * (GATES_MAX + 1))
 
-enum way { WITHOUT, GATED, BATCHED, WAYS };
+enum memops_way { WITHOUT, GATED, BATCHED, WAYS };
 
 struct memops {
 	struct mm_gpu_bench *bench;
@@ -83,7 +83,7 @@ static int write_and_wait(struct memops *m, uint32_t layer)
 			   "cuStreamBatchMemOp");
 }
 
-static int step_enqueue(struct memops *m, enum way way)
+static int step_enqueue(struct memops *m, enum memops_way way)
 {
 	const struct mm_relu_args args = { .x_va = m->values.va, .n = VALUES };
 	int r = 0;
@@ -101,7 +101,7 @@ static int step_enqueue(struct memops *m, enum way way)
 	return r;
 }
 
-static int measure_plain(struct memops *m, enum way way, bool counts)
+static int measure_plain(struct memops *m, enum memops_way way, bool counts)
 {
 	uint32_t *word = (uint32_t *)(m->host + (size_t)HELD_BACK * GATE_BYTES);
 	uint64_t since_ns;
@@ -130,7 +130,7 @@ static int measure_plain(struct memops *m, enum way way, bool counts)
 
 /* ---- captured ---- */
 
-static int memops_capture(struct memops *m, enum way way)
+static int memops_capture(struct memops *m, enum memops_way way)
 {
 	const struct mm_gpu_api *gpu = &m->dev.gpu;
 	int r = mm_gpu_call(
@@ -165,7 +165,7 @@ static void drop_graphs(struct memops *m)
 	}
 }
 
-static int measure_captured(struct memops *m, enum way way, bool counts)
+static int measure_captured(struct memops *m, enum memops_way way, bool counts)
 {
 	double took_s = 0;
 	int r = mm_gpu_time_begin(&m->dev);
@@ -224,7 +224,7 @@ static int memops_report(struct memops *m)
 
 static int memops_measure(struct memops *m, uint32_t n)
 {
-	const enum way ways = m->dev.gpu.cuStreamBatchMemOp ? WAYS : BATCHED;
+	const enum memops_way ways = m->dev.gpu.cuStreamBatchMemOp ? WAYS : BATCHED;
 	const bool graphs = mm_gpu_has_graphs(&m->dev.gpu);
 	int r = 0;
 
@@ -232,13 +232,13 @@ static int memops_measure(struct memops *m, uint32_t n)
 	mm_gpu_progress(m->bench, "%u layers", n);
 	if (!graphs)
 		mm_gpu_progress(m->bench, "this driver has no graphs: nothing is captured");
-	for (enum way way = 0; !r && way < ways; way++) {
+	for (enum memops_way way = 0; !r && way < ways; way++) {
 		r = measure_plain(m, way, false);
 		if (!r && graphs)
 			r = memops_capture(m, way);
 	}
 	for (uint32_t i = 0; !r && i <= m->bench->sizes.repeat; i++)
-		for (enum way way = 0; !r && way < ways; way++) {
+		for (enum memops_way way = 0; !r && way < ways; way++) {
 			r = measure_plain(m, way, i > 0);
 			if (!r && graphs)
 				r = measure_captured(m, way, i > 0);

@@ -39,7 +39,7 @@ static const char gpubench_help[] =
 	"the\n"
 	"driver is not there, or has no such device.\n";
 
-enum opt {
+enum gpubench_flag {
 	OPT_HELP = 'h',
 	OPT_DRIVER = 256,
 	OPT_DEVICE,
@@ -49,7 +49,7 @@ enum opt {
 	OPT_MODEL,
 	OPT_KERNELS,
 	OPT_OUT,
-	OPT_PATIENCE,
+	OPT_TIMEOUT,
 	OPT_KEEP,
 	OPT_JSON,
 	OPT_LIST,
@@ -65,7 +65,7 @@ static const struct option gpubench_options[] = {
 	{ "model", required_argument, NULL, OPT_MODEL },
 	{ "kernels", required_argument, NULL, OPT_KERNELS },
 	{ "out", required_argument, NULL, OPT_OUT },
-	{ "patience", required_argument, NULL, OPT_PATIENCE },
+	{ "patience", required_argument, NULL, OPT_TIMEOUT },
 	{ "keep", required_argument, NULL, OPT_KEEP },
 	{ "json", no_argument, NULL, OPT_JSON },
 	{ "list", no_argument, NULL, OPT_LIST },
@@ -74,7 +74,7 @@ static const struct option gpubench_options[] = {
 	{ 0 },
 };
 
-#define wrong(...) mm_words_wrong("gpu", __VA_ARGS__)
+#define wrong(...) mm_words_refuse("gpu", __VA_ARGS__)
 
 static int parse_parts(char *text, struct mm_gpu_opts *o)
 {
@@ -117,8 +117,8 @@ static int parse_numbers(int opt, const char *arg, struct mm_gpu_opts *o)
 		return mm_words_u32("gpu", "device", arg, 0, 1023, &o->device);
 	case OPT_REPEAT:
 		return mm_words_u32("gpu", "repeat", arg, 1, 10000, &o->repeat);
-	case OPT_PATIENCE:
-		return mm_words_number("gpu", "patience", arg, 1, 86400, &o->patience_s);
+	case OPT_TIMEOUT:
+		return mm_words_number("gpu", "patience", arg, 1, 86400, &o->timeout_s);
 	default:
 		return -ENOENT;
 	}
@@ -188,24 +188,24 @@ static void all_parts(struct mm_gpu_opts *o)
 
 int mm_gpu_options(int argc, char **argv, struct mm_gpu_opts *ret_opts)
 {
-	struct mm_gpu_opts o = { .driver = getenv("MM_DRIVER"), .patience_s = 150 };
-	int opt, err;
+	struct mm_gpu_opts o = { .driver = getenv("MM_DRIVER"), .timeout_s = 150 };
+	int opt, r;
 
 	while ((opt = getopt_long(argc, argv, "h", gpubench_options, NULL)) != -1) {
-		err = parse_words(opt, optarg, &o);
-		if (err == -ENOENT)
-			err = parse_numbers(opt, optarg, &o);
-		if (err == -ENOENT)
-			err = gpubench_parse_rest(opt);
-		if (err)
-			return err;
+		r = parse_words(opt, optarg, &o);
+		if (r == -ENOENT)
+			r = parse_numbers(opt, optarg, &o);
+		if (r == -ENOENT)
+			r = gpubench_parse_rest(opt);
+		if (r)
+			return r;
 	}
 	if (optind + 1 < argc)
 		return wrong("unexpected argument '%s'", argv[optind + 1]);
 	if (optind < argc) {
-		err = parse_parts(argv[optind], &o);
-		if (err)
-			return err;
+		r = parse_parts(argv[optind], &o);
+		if (r)
+			return r;
 	} else {
 		all_parts(&o);
 	}

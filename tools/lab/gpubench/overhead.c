@@ -22,14 +22,14 @@
 
 struct overhead {
 	struct mm_gpu_bench *bench;
-	struct mm_daemon mmd;
+	struct mm_bench_mmd mmd;
 	char model[PATH_MAX], trace[PATH_MAX + 32], errors[PATH_MAX + 32];
 	uint64_t share_bytes, pool_bytes;
 	bool graphs; /* the driver has them */
 };
 
 /* By memory: [0] mmd's, [1] plain. */
-struct figures {
+struct overhead_figures {
 	struct mm_series step[2], gap[2];
 };
 
@@ -59,7 +59,7 @@ static void add_args(const struct overhead *o, bool plain, const char *graphs, c
 /* Its last line on stdout is the summary. */
 static int summary_read(struct overhead *o, struct mm_child *child, json_t **ret_summary)
 {
-	const uint64_t deadline_ns = mm_now_ns() + MM_GPU_PATIENCE_NS;
+	const uint64_t deadline_ns = mm_now_ns() + MM_GPU_TIMEOUT_NS;
 	char line[MM_CHILD_LINE_BYTES], how[64], words[1024];
 	int got;
 
@@ -72,7 +72,7 @@ static int summary_read(struct overhead *o, struct mm_child *child, json_t **ret
 		}
 		if (mm_now_ns() > deadline_ns)
 			return mm_gpu_fail(o->bench, -ETIMEDOUT, "mmserve does not end in time");
-		if (mm_daemon_nap(&o->mmd, POLL_MS, o->bench->err))
+		if (mm_bench_mmd_pause(&o->mmd, POLL_MS, o->bench->err))
 			return -ECHILD;
 	}
 	if (!mm_child_wait(child, deadline_ns) || child->status || !*ret_summary)
@@ -108,7 +108,7 @@ static int mmserve_run(struct overhead *o, bool plain, const char *graphs, json_
 	return r;
 }
 
-static int way_run(struct overhead *o, bool plain, const char *graphs, struct figures *f)
+static int way_run(struct overhead *o, bool plain, const char *graphs, struct overhead_figures *f)
 {
 	json_t *summary;
 	int r = mmserve_run(o, plain, graphs, &summary);
@@ -129,7 +129,7 @@ static int way_run(struct overhead *o, bool plain, const char *graphs, struct fi
 
 /* ---- all of them ---- */
 
-static int overhead_report(struct overhead *o, const char *graphs, const struct figures *f)
+static int overhead_report(struct overhead *o, const char *graphs, const struct overhead_figures *f)
 {
 	static const char plain[] = "mmserve --plain";
 	const struct mm_gpu_result step = {
@@ -158,7 +158,7 @@ static int overhead_report(struct overhead *o, const char *graphs, const struct 
 	return r;
 }
 
-static void figures_done(struct figures *f)
+static void figures_done(struct overhead_figures *f)
 {
 	for (int i = 0; i < 2; i++) {
 		mm_series_done(&f->step[i]);
@@ -168,7 +168,7 @@ static void figures_done(struct figures *f)
 
 static int graphs_compare(struct overhead *o, const char *graphs)
 {
-	mm_cleanup(figures_done) struct figures f = { 0 };
+	mm_cleanup(figures_done) struct overhead_figures f = { 0 };
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < o->bench->sizes.serve_repeat; i++) {
@@ -258,6 +258,6 @@ int mm_gpu_overhead_run(struct mm_gpu_bench *bench)
 		r = graphs_compare(&o, "off");
 	if (!r && o.graphs)
 		r = graphs_compare(&o, "on");
-	mm_daemon_stop(&o.mmd);
+	mm_bench_mmd_stop(&o.mmd);
 	return r;
 }

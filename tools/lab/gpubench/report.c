@@ -47,7 +47,7 @@ static void set_goal(json_t *row, const struct mm_goal *goal, double ratio, bool
 				      goal->bound));
 	/* A rehearsal reaches nothing, and misses nothing. */
 	json_object_set_new(row, "reached",
-			    !rehearsal && mm_goal_judge(goal, ratio, &reached)
+			    !rehearsal && mm_goal_check(goal, ratio, &reached)
 				    ? json_boolean(reached)
 				    : json_null());
 }

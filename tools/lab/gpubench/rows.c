@@ -22,7 +22,7 @@
 #define LAUNCHES     3u
 #define HEAD_DIM_MAX 128u
 
-struct words { /* of the device: what kernels look up */
+struct rows_words { /* of the device: what kernels look up */
 	uint64_t parts[2];
 	double frequencies[HEAD_DIM_MAX / 2];
 };
@@ -104,8 +104,8 @@ static void make_rope(const struct rows *k, union args *a)
 {
 	a->rope = (struct mm_rope_args){ .x_va = k->x.va,
 					 .positions_va = k->positions,
-					 .frequencies_va =
-						 k->words.va + offsetof(struct words, frequencies),
+					 .frequencies_va = k->words.va +
+							   offsetof(struct rows_words, frequencies),
 					 .tokens = k->rows,
 					 .heads = k->hidden / k->head_dim,
 					 .head_dim = k->head_dim,
@@ -297,7 +297,7 @@ static int run_kernel(struct rows *k, size_t index)
 
 /* ---- what there is ---- */
 
-static void fill_words(const struct rows *k, struct words *head, uint32_t *ids)
+static void fill_words(const struct rows *k, struct rows_words *head, uint32_t *ids)
 {
 	uint32_t *positions = ids + k->rows, *zeros = positions + k->rows;
 	uint32_t *table = zeros + k->rows;
@@ -320,8 +320,8 @@ static void fill_words(const struct rows *k, struct words *head, uint32_t *ids)
 static int rows_make_words(struct rows *k)
 {
 	const uint64_t n = 3 * (uint64_t)k->rows + k->rows / BLOCK_TOKENS;
-	const uint64_t bytes = sizeof(struct words) + n * sizeof(uint32_t);
-	mm_cleanup(mm_free_ptr) struct words *words = calloc(1, bytes);
+	const uint64_t bytes = sizeof(struct rows_words) + n * sizeof(uint32_t);
+	mm_cleanup(mm_free_ptr) struct rows_words *words = calloc(1, bytes);
 	int r;
 
 	if (!words)
@@ -331,7 +331,7 @@ static int rows_make_words(struct rows *k)
 	if (r)
 		return r;
 	fill_words(k, words, (uint32_t *)(words + 1));
-	k->ids = k->words.va + sizeof(struct words);
+	k->ids = k->words.va + sizeof(struct rows_words);
 	k->positions = k->ids + 4 * (uint64_t)k->rows;
 	k->zeros = k->positions + 4 * (uint64_t)k->rows;
 	k->table = k->zeros + 4 * (uint64_t)k->rows;

@@ -76,9 +76,9 @@ static int stream_report(struct stream *s, uint64_t streamed_bytes)
 
 static int stream_measure(struct stream *s)
 {
-	struct mm_daemon *mmd = &s->tenant->mmd;
+	struct mm_bench_mmd *mmd = &s->tenant->mmd;
 	uint64_t before = 0, after = 0;
-	int r = mm_daemon_status(mmd, "bytes_streamed", &before, s->bench->err);
+	int r = mm_bench_mmd_status(mmd, "bytes_streamed", &before, s->bench->err);
 
 	for (uint32_t i = 0; !r && i <= s->bench->sizes.repeat; i++) {
 		r = by_mmd(s, i > 0);
@@ -86,7 +86,7 @@ static int stream_measure(struct stream *s)
 			r = copies_measure(s, i > 0);
 	}
 	if (!r)
-		r = mm_daemon_status(mmd, "bytes_streamed", &after, s->bench->err);
+		r = mm_bench_mmd_status(mmd, "bytes_streamed", &after, s->bench->err);
 	return r ? r : stream_report(s, after - before);
 }
 

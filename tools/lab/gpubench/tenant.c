@@ -23,10 +23,10 @@ int mm_gpu_tenant_fail(struct mm_gpu_tenant *t, int error, const char *what)
 
 	mm_gpu_fail(b, error, "%s: %s", what,
 		    t->client ? mm_client_error(t->client) : strerror(-error));
-	return mm_daemon_blame(&t->mmd, error, b->err);
+	return mm_bench_mmd_explain(&t->mmd, error, b->err);
 }
 
-int mm_gpu_daemon_start(struct mm_gpu_bench *b, struct mm_daemon *mmd, uint64_t page_bytes,
+int mm_gpu_daemon_start(struct mm_gpu_bench *b, struct mm_bench_mmd *mmd, uint64_t page_bytes,
 			uint64_t pool_bytes)
 {
 	char device[16], page[32], pool[32], dir[PATH_MAX];
@@ -43,8 +43,8 @@ int mm_gpu_daemon_start(struct mm_gpu_bench *b, struct mm_daemon *mmd, uint64_t 
 	snprintf(dir, sizeof(dir), "%.300s/%s-%" PRIu64, b->work_dir, b->part, page_bytes >> 10);
 	snprintf(mmd->errors, sizeof(mmd->errors), "%.400s.log", dir);
 	mmd->signals = b->signals;
-	mmd->patience_ns = MM_GPU_PATIENCE_NS;
-	return mm_daemon_start(mmd, b->bin_dir, dir, flags, b->err);
+	mmd->timeout_ns = MM_GPU_TIMEOUT_NS;
+	return mm_bench_mmd_start(mmd, b->bin_dir, dir, flags, b->err);
 }
 
 int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
@@ -64,7 +64,7 @@ int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
 		return r;
 	r = mm_client_open(&opts, &t->client, dev->bench->err, sizeof(dev->bench->err));
 	if (r)
-		return mm_daemon_blame(&t->mmd, r, dev->bench->err);
+		return mm_bench_mmd_explain(&t->mmd, r, dev->bench->err);
 	r = mm_client_info(t->client, &info);
 	if (r)
 		return mm_gpu_tenant_fail(t, r, "mmd");
@@ -76,7 +76,7 @@ int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
 void mm_gpu_tenant_close(struct mm_gpu_tenant *t)
 {
 	mm_client_close(t->client);
-	mm_daemon_stop(&t->mmd);
+	mm_bench_mmd_stop(&t->mmd);
 	*t = (struct mm_gpu_tenant){ 0 };
 }
 
@@ -137,7 +137,7 @@ static int shape_make_model(struct mm_gpu_bench *b, const struct mm_gpu_shape *s
 	r = mm_child_start(&child, argv);
 	if (r)
 		return mm_gpu_fail(b, r, "cannot start mkmodel: %s", strerror(-r));
-	if (!mm_child_wait(&child, mm_now_ns() + MM_GPU_PATIENCE_NS) || child.status)
+	if (!mm_child_wait(&child, mm_now_ns() + MM_GPU_TIMEOUT_NS) || child.status)
 		r = mm_gpu_fail(b, -ECHILD, "mkmodel failed (%s): %s",
 				mm_child_how(&child, how, sizeof(how)),
 				mm_child_last_words(&child, words, sizeof(words)));
@@ -177,8 +177,8 @@ int mm_gpu_tenant_load(struct mm_gpu_tenant *t)
 int mm_gpu_tenant_plan(struct mm_gpu_tenant *t, uint32_t alpha, uint32_t beta,
 		       struct mm_plan_set *ret_set)
 {
-	return mm_daemon_set_plan(&t->mmd, NAME, alpha, beta, t->layers, ret_set,
-				  t->dev->bench->err);
+	return mm_bench_mmd_set_plan(&t->mmd, NAME, alpha, beta, t->layers, ret_set,
+				     t->dev->bench->err);
 }
 
 /* ---- KV ---- */
@@ -195,7 +195,7 @@ int mm_gpu_tenant_kv(struct mm_gpu_tenant *t, uint32_t chunks)
 	t->kv_chunks = chunks;
 	if (r)
 		return mm_gpu_tenant_fail(t, r, "the KV arena");
-	return mm_daemon_status(&t->mmd, "pages.free", &t->free_pages, t->dev->bench->err);
+	return mm_bench_mmd_status(&t->mmd, "pages.free", &t->free_pages, t->dev->bench->err);
 }
 
 static int release_all(struct mm_gpu_tenant *t)
@@ -216,17 +216,17 @@ static int release_all(struct mm_gpu_tenant *t)
 int mm_gpu_tenant_return(struct mm_gpu_tenant *t)
 {
 	struct mm_gpu_bench *b = t->dev->bench;
-	const uint64_t deadline_ns = mm_now_ns() + MM_GPU_PATIENCE_NS;
+	const uint64_t deadline_ns = mm_now_ns() + MM_GPU_TIMEOUT_NS;
 	uint64_t clean = 0;
 	int r = release_all(t);
 
 	while (!r) {
-		r = mm_daemon_status(&t->mmd, "pages.free", &clean, b->err);
+		r = mm_bench_mmd_status(&t->mmd, "pages.free", &clean, b->err);
 		if (r || clean >= t->free_pages)
 			return r;
 		if (mm_now_ns() > deadline_ns)
 			return mm_gpu_fail(b, -ETIMEDOUT, "mmd does not clean pages in time");
-		r = mm_daemon_nap(&t->mmd, RETURN_MS, b->err);
+		r = mm_bench_mmd_pause(&t->mmd, RETURN_MS, b->err);
 	}
 	return r;
 }

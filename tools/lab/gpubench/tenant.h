@@ -14,11 +14,11 @@
 #include "tools/lab/common/daemon.h"
 #include "tools/lab/gpubench/device.h"
 
-#define MM_GPU_PATIENCE_NS (120 * MM_NS_PER_S) /* of anything; generous: a slow host */
+#define MM_GPU_TIMEOUT_NS (120 * MM_NS_PER_S) /* of anything; generous: a slow host */
 
 struct mm_gpu_tenant {
 	struct mm_gpu_dev *dev;
-	struct mm_daemon mmd;
+	struct mm_bench_mmd mmd;
 	struct mm_client *client;
 	struct mm_model *model;
 	struct mm_kv *kv;
@@ -42,7 +42,7 @@ int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
 		       const struct mm_gpu_api *gpu, uint64_t page_bytes, uint64_t pool_bytes);
 
 /* An mmd without us as a tenant: for those that are programs of their own. */
-int mm_gpu_daemon_start(struct mm_gpu_bench *bench, struct mm_daemon *mmd, uint64_t page_bytes,
+int mm_gpu_daemon_start(struct mm_gpu_bench *bench, struct mm_bench_mmd *mmd, uint64_t page_bytes,
 			uint64_t pool_bytes);
 
 /* Of the weights. */
@@ -64,7 +64,7 @@ int mm_gpu_tenant_kv(struct mm_gpu_tenant *t, uint32_t chunks);
 /* Give all chunks back, and wait until mmd has them clean. */
 int mm_gpu_tenant_return(struct mm_gpu_tenant *t);
 
-/* So many layers away, in force; see mm_daemon_set_plan(). */
+/* So many layers away, in force; see mm_bench_mmd_set_plan(). */
 int mm_gpu_tenant_plan(struct mm_gpu_tenant *t, uint32_t alpha, uint32_t beta,
 		       struct mm_plan_set *ret_set);
 

@@ -97,14 +97,14 @@ static int each_tensor(struct writer *w, visit_fn *visit, void *arg)
 
 /* ---- one file ---- */
 
-struct header {
+struct tensor_header {
 	json_t *object;
 	uint64_t offset;
 };
 
 static int header_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 {
-	struct header *h = arg;
+	struct tensor_header *h = arg;
 	json_t *shape = t->vector ? json_pack("[I]", (json_int_t)t->columns)
 				  : json_pack("[II]", (json_int_t)t->rows, (json_int_t)t->columns);
 
@@ -127,7 +127,7 @@ static void hf_json_done(json_t **j)
 static int write_header(struct writer *w)
 {
 	mm_cleanup(hf_json_done) json_t *object = json_object();
-	struct header h = { object, 0 };
+	struct tensor_header h = { object, 0 };
 	mm_cleanup(mm_free_ptr) char *text = NULL;
 	uint64_t length, padded;
 	int r = each_tensor(w, header_tensor, &h);
@@ -167,7 +167,7 @@ static int leave_hole(struct writer *w)
 	return 0;
 }
 
-struct list {
+struct tensor_list {
 	struct mk_tensor *tensors;
 	size_t n;
 	uint64_t offset;
@@ -175,7 +175,7 @@ struct list {
 
 static int list_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 {
-	struct list *l = arg;
+	struct tensor_list *l = arg;
 
 	(void)w;
 	l->tensors[l->n] = *t;
@@ -195,7 +195,7 @@ static int count_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 static int write_data(struct writer *w)
 {
 	mm_cleanup(mm_free_ptr) struct mk_tensor *tensors = NULL;
-	struct list list = { 0 };
+	struct tensor_list list = { 0 };
 	size_t n = 0;
 	off_t header;
 	int r;
@@ -268,14 +268,14 @@ static int write_file(struct writer *w, const char *dir, const char *name,
 
 /* ---- shards ---- */
 
-struct sizes {
+struct file_sizes {
 	uint64_t bytes;
 	uint32_t tensors;
 };
 
 static int add_size(struct writer *w, const struct mk_tensor *t, void *arg)
 {
-	struct sizes *s = arg;
+	struct file_sizes *s = arg;
 
 	(void)w;
 	s->bytes += t->bytes;
@@ -308,7 +308,7 @@ static int tensor_advance(struct writer *w, const struct mk_tensor *t, void *arg
 }
 
 /* The tensors of shard @i: about as many bytes as the others, and at least one tensor for each. */
-static void cut_shard(struct writer *w, uint32_t i, const struct sizes *all)
+static void cut_shard(struct writer *w, uint32_t i, const struct file_sizes *all)
 {
 	const uint32_t n = w->format->shards, first = w->end;
 	struct cut cut = { .want = (uint64_t)((double)all->bytes / n * (i + 1)) };
@@ -325,7 +325,7 @@ static void cut_shard(struct writer *w, uint32_t i, const struct sizes *all)
 
 static int write_index(struct writer *w)
 {
-	struct sizes all = { 0 };
+	struct file_sizes all = { 0 };
 	mm_cleanup(hf_json_done) json_t *root = NULL;
 
 	w->first = 0;
@@ -339,7 +339,7 @@ static int write_index(struct writer *w)
 static int write_shards(struct writer *w, const char *dir)
 {
 	const uint32_t n = w->format->shards;
-	struct sizes all = { 0 };
+	struct file_sizes all = { 0 };
 	int r = 0;
 
 	each_tensor(w, add_size, &all);

@@ -258,7 +258,7 @@ static const char *option_choices(int c)
 	}
 }
 
-static int say_wrong(const char *name, int c, const char *arg)
+static int value_refuse(const char *name, int c, const char *arg)
 {
 	if (arg)
 		fprintf(stderr, "mkmodel: --%s: '%s' %s (see mkmodel --help)\n", name, arg,
@@ -288,7 +288,7 @@ int mk_options_parse(int argc, char **argv, struct mk_options *o)
 			return mk_usage("needs a value", argv[optind - 1]);
 		default:
 			if (set_option(o, c, optarg))
-				return say_wrong(long_options[index].name, c, optarg);
+				return value_refuse(long_options[index].name, c, optarg);
 		}
 	}
 	if (!o->vector_dtype_given)

@@ -17,26 +17,26 @@
 #define THREADS_MAX 64
 #define JOB_BYTES   (UINT64_C(4) << 20) /* about so much is written at once; at least a row */
 
-struct place { /* a row of the file's */
+struct row_place { /* a row of the file's */
 	size_t tensor;
 	uint32_t row;
 };
 
-struct work {
+struct rows_work {
 	const struct mk_source *source;
 	const struct mk_tensor *tensors;
 	size_t n;
 	int fd;
 	uint64_t base, widest; /* widest row, in elements */
 	pthread_mutex_t lock;
-	struct place next;   /* under the lock, as all that follows */
-	struct place failed; /* the first in file order */
+	struct row_place next;   /* under the lock, as all that follows */
+	struct row_place failed; /* the first in file order */
 	int error;
 };
 
-struct job {
+struct rows_job {
 	const struct mk_tensor *tensor;
-	struct place at;
+	struct row_place at;
 	uint32_t rows;
 };
 
@@ -51,7 +51,7 @@ static uint32_t rows_of_job(const struct mk_tensor *t)
 }
 
 /* The next rows; false: there are none, or some failed. */
-static bool job_take(struct work *w, struct job *ret)
+static bool job_take(struct rows_work *w, struct rows_job *ret)
 {
 	bool some;
 
@@ -60,10 +60,11 @@ static bool job_take(struct work *w, struct job *ret)
 	if (some) {
 		const struct mk_tensor *t = &w->tensors[w->next.tensor];
 
-		*ret = (struct job){ t, w->next, MM_MIN(rows_of_job(t), t->rows - w->next.row) };
+		*ret = (struct rows_job){ t, w->next,
+					  MM_MIN(rows_of_job(t), t->rows - w->next.row) };
 		w->next.row += ret->rows;
 		if (w->next.row == t->rows)
-			w->next = (struct place){ w->next.tensor + 1, 0 };
+			w->next = (struct row_place){ w->next.tensor + 1, 0 };
 	}
 	pthread_mutex_unlock(&w->lock);
 	return some;
@@ -73,7 +74,7 @@ static bool job_take(struct work *w, struct job *ret)
  * What was taken before the first failure is done to its end: which is the first in order is
  * certain.
  */
-static void work_fail(struct work *w, struct place at, int error)
+static void work_fail(struct rows_work *w, struct row_place at, int error)
 {
 	pthread_mutex_lock(&w->lock);
 	if (!w->error || at.tensor < w->failed.tensor ||
@@ -117,14 +118,14 @@ static int write_all(int fd, const char *bytes, uint64_t length, uint64_t offset
 	return 0;
 }
 
-static void job_run(struct work *w, const struct job *job, float *row, char *out)
+static void job_run(struct rows_work *w, const struct rows_job *job, float *row, char *out)
 {
 	const struct mk_tensor *t = job->tensor;
 	const uint64_t each = row_bytes(t);
 	int r;
 
 	for (uint32_t i = 0; i < job->rows; i++) {
-		const struct place at = { job->at.tensor, job->at.row + i };
+		const struct row_place at = { job->at.tensor, job->at.row + i };
 
 		w->source->row(w->source->context, t->weight, t->layer, at.row, row);
 		r = row_narrow(t, row, out + i * each);
@@ -140,13 +141,13 @@ static void job_run(struct work *w, const struct job *job, float *row, char *out
 
 static void *work_thread(void *user)
 {
-	struct work *w = user;
+	struct rows_work *w = user;
 	mm_cleanup(mm_free_ptr) float *row = calloc(w->widest, sizeof(*row));
 	mm_cleanup(mm_free_ptr) char *out = malloc(MM_MAX(JOB_BYTES, w->widest * sizeof(*row)));
-	struct job job;
+	struct rows_job job;
 
 	if (!row || !out) {
-		work_fail(w, (struct place){ 0 }, -ENOMEM);
+		work_fail(w, (struct row_place){ 0 }, -ENOMEM);
 		return NULL;
 	}
 	while (job_take(w, &job))
@@ -154,7 +155,7 @@ static void *work_thread(void *user)
 	return NULL;
 }
 
-static uint64_t count_jobs(const struct work *w)
+static uint64_t count_jobs(const struct rows_work *w)
 {
 	uint64_t jobs = 0;
 
@@ -172,7 +173,7 @@ static size_t thread_count(uint64_t jobs)
 }
 
 /* The calling thread is one of them; where others cannot be had it does their part. */
-static void run_all(struct work *w)
+static void run_all(struct rows_work *w)
 {
 	const size_t n = thread_count(count_jobs(w));
 	pthread_t thread[THREADS_MAX];
@@ -188,12 +189,12 @@ static void run_all(struct work *w)
 int mk_rows_write(const struct mk_source *source, const struct mk_tensor *tensors, size_t n, int fd,
 		  uint64_t base, char *err)
 {
-	struct work w = { .source = source,
-			  .tensors = tensors,
-			  .n = n,
-			  .fd = fd,
-			  .base = base,
-			  .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct rows_work w = { .source = source,
+			       .tensors = tensors,
+			       .n = n,
+			       .fd = fd,
+			       .base = base,
+			       .lock = PTHREAD_MUTEX_INITIALIZER };
 
 	err[0] = '\0';
 	for (size_t i = 0; i < n; i++)

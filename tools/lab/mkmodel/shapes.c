@@ -9,13 +9,13 @@
 
 #include "libclient/base/base.h"
 
-struct reader {
+struct shapes_reader {
 	const char *path;
 	char *err;
 	size_t index; /* of the model */
 };
 
-static int MM_PRINTF(2, 3) shapes_fail(struct reader *r, const char *format, ...)
+static int MM_PRINTF(2, 3) shapes_fail(struct shapes_reader *r, const char *format, ...)
 {
 	char text[512];
 	va_list args;
@@ -27,7 +27,7 @@ static int MM_PRINTF(2, 3) shapes_fail(struct reader *r, const char *format, ...
 	return -EBADMSG;
 }
 
-static int read_sizes(struct reader *r, const json_t *model, struct mm_arch *a)
+static int read_sizes(struct shapes_reader *r, const json_t *model, struct mm_arch *a)
 {
 	const struct {
 		const char *key;
@@ -50,7 +50,7 @@ static int read_sizes(struct reader *r, const json_t *model, struct mm_arch *a)
 	return 0;
 }
 
-static int read_family(struct reader *r, const json_t *model, struct mm_arch *a)
+static int read_family(struct shapes_reader *r, const json_t *model, struct mm_arch *a)
 {
 	const char *name = json_string_value(json_object_get(model, "family"));
 	const json_t *theta = json_object_get(model, "rope_theta");
@@ -71,7 +71,7 @@ static int read_family(struct reader *r, const json_t *model, struct mm_arch *a)
 	return 0;
 }
 
-static int read_model(struct reader *r, const json_t *model, struct mk_shape *s)
+static int read_model(struct shapes_reader *r, const json_t *model, struct mk_shape *s)
 {
 	const char *name = json_string_value(json_object_get(model, "name"));
 	char why[MK_ERROR_BYTES];
@@ -96,7 +96,7 @@ int mk_shapes_read(const char *path, struct mk_shapes *ret, char *err)
 {
 	mm_cleanup(mk_shapes_done) struct mk_shapes shapes = { 0 };
 	mm_cleanup(shapes_json_done) json_t *root = NULL;
-	struct reader r = { .path = path, .err = err };
+	struct shapes_reader r = { .path = path, .err = err };
 	const json_t *models;
 	json_error_t where;
 	FILE *file = fopen(path, "rbe");

@@ -37,7 +37,7 @@ static const char decide_help[] =
 	"  -h, --help\n";
 
 static const char *const kind_names[MM_DECIDE_KINDS] = {
-	[MM_DECIDE_STATS] = "statistics",   [MM_DECIDE_WISH] = "kv_wish",
+	[MM_DECIDE_STATS] = "statistics",   [MM_DECIDE_DEMAND] = "kv_wish",
 	[MM_DECIDE_RELEASE] = "kv_release", [MM_DECIDE_ANSWER] = "plan_answer",
 	[MM_DECIDE_JOB] = "job_done",       [MM_DECIDE_LINK] = "streamed",
 	[MM_DECIDE_TICK] = "tick",
@@ -138,7 +138,7 @@ static bool decide_option(struct decide *d, int o, char *arg)
 	}
 }
 
-static void say_wrong(const char *name, int o, const char *arg)
+static void decide_refuse(const char *name, int o, const char *arg)
 {
 	char shapes[MM_SHAPE_NAMES_BYTES];
 
@@ -176,7 +176,7 @@ static int decide_parse(struct decide *d, int argc, char **argv)
 			return 0;
 		}
 		if (!decide_option(d, o, optarg)) {
-			say_wrong(names[index].name, o, optarg);
+			decide_refuse(names[index].name, o, optarg);
 			return 2;
 		}
 	}

@@ -20,15 +20,15 @@
 #define ACTIVE_STEPS  60 /* on average, then as many times step_ns without work */
 #define IDLE_STEPS    120
 
-enum what { STEP, PARK, COMMIT, JOB };
+enum event_kind { STEP, PARK, COMMIT, JOB };
 
-struct event {
+struct load_event {
 	uint64_t when_ns;
-	enum what what;
+	enum event_kind event_kind;
 	uint32_t who;
 };
 
-struct engine {
+struct load_engine {
 	uint32_t id;
 	bool active, ready, prepared;
 	uint64_t epoch;       /* of the change that is asked for */
@@ -43,8 +43,8 @@ struct load {
 	struct mm_decide_result *result;
 	struct mm_core *core;
 	uint64_t now_ns, rng;
-	struct engine *engine;
-	struct event *heap;
+	struct load_engine *engine;
+	struct load_event *heap;
 	uint32_t n_events, events_max;
 	struct mm_msg *job; /* a ring: one after the other */
 	uint64_t job_head, job_tail;
@@ -70,19 +70,19 @@ static uint64_t real_ns(void)
 
 /* ---- what comes when ---- */
 
-static void event_schedule(struct load *l, uint64_t ns, enum what what, uint32_t who)
+static void event_schedule(struct load *l, uint64_t ns, enum event_kind event_kind, uint32_t who)
 {
 	uint32_t at = l->n_events++;
 
 	mm_assert(at < l->events_max);
 	for (; at && l->heap[(at - 1) / 2].when_ns > l->now_ns + ns; at = (at - 1) / 2)
 		l->heap[at] = l->heap[(at - 1) / 2];
-	l->heap[at] = (struct event){ l->now_ns + ns, what, who };
+	l->heap[at] = (struct load_event){ l->now_ns + ns, event_kind, who };
 }
 
-static struct event take_first(struct load *l)
+static struct load_event take_first(struct load *l)
 {
-	struct event first = l->heap[0], last = l->heap[--l->n_events];
+	struct load_event first = l->heap[0], last = l->heap[--l->n_events];
 	uint32_t at = 0, child;
 
 	while ((child = 2 * at + 1) < l->n_events) {
@@ -99,7 +99,7 @@ static struct event take_first(struct load *l)
 
 /* ---- the core's calls, timed ---- */
 
-struct call {
+struct load_call {
 	enum mm_decide_kind kind;
 	uint32_t tenant;
 	struct mm_msg msg;
@@ -107,7 +107,7 @@ struct call {
 	int result;
 };
 
-static void call_enter(struct load *l, const struct call *call)
+static void call_enter(struct load *l, const struct load_call *call)
 {
 	switch (call->kind) {
 	case MM_DECIDE_STATS:
@@ -136,7 +136,7 @@ static void actions_take(struct load *l)
 }
 
 /* As a shell does: the event, its actions, and when to come again. */
-static void call_make(struct load *l, const struct call *call)
+static void call_make(struct load *l, const struct load_call *call)
 {
 	uint64_t began = real_ns(), ns;
 
@@ -155,10 +155,10 @@ static void call_make(struct load *l, const struct call *call)
 	actions_perform(l);
 }
 
-static void request_send(struct load *l, struct engine *e, enum mm_decide_kind kind, enum mm_op op,
-			 uint64_t epoch, uint64_t arg)
+static void request_send(struct load *l, struct load_engine *e, enum mm_decide_kind kind,
+			 enum mm_op op, uint64_t epoch, uint64_t arg)
 {
-	call_make(l, &(struct call){
+	call_make(l, &(struct load_call){
 			     .kind = kind,
 			     .tenant = e->id,
 			     .msg = { .opcode = (uint16_t)op, .epoch = epoch, .arg = { arg } } });
@@ -185,7 +185,7 @@ static void job_add(struct load *l, const struct mm_msg *job)
 		event_schedule(l, job_ns(l, job), JOB, 0);
 }
 
-static void event_handle(struct load *l, struct engine *e, const struct mm_msg *msg)
+static void event_handle(struct load *l, struct load_engine *e, const struct mm_msg *msg)
 {
 	uint32_t index = (uint32_t)(e - l->engine);
 
@@ -236,7 +236,7 @@ static void actions_perform(struct load *l)
 
 /* ---- engines ---- */
 
-static void chunk_release(struct load *l, struct engine *e)
+static void chunk_release(struct load *l, struct load_engine *e)
 {
 	uint32_t chunk = (uint32_t)__builtin_ctzll(e->chunks);
 
@@ -247,24 +247,24 @@ static void chunk_release(struct load *l, struct engine *e)
 }
 
 /* Requests come and end; now and then many come at once. */
-static void demand_moves(struct load *l, struct engine *e)
+static void demand_moves(struct load *l, struct load_engine *e)
 {
-	uint64_t dice = random_below(l, 100);
+	uint64_t choice = random_below(l, 100);
 
 	if (!e->active) {
 		e->demand = 0;
 		return;
 	}
-	if (dice < 3)
+	if (choice < 3)
 		e->demand += 16;
-	else if (dice < 45)
+	else if (choice < 45)
 		e->demand += 1;
-	else if (dice < 85)
+	else if (choice < 85)
 		e->demand -= e->demand != 0;
 	e->demand = MM_MIN(e->demand, CHUNKS_MAX);
 }
 
-static void kv_adjust(struct load *l, struct engine *e)
+static void kv_adjust(struct load *l, struct load_engine *e)
 {
 	while (e->asked_back && e->held > e->demand) {
 		e->asked_back--;
@@ -275,22 +275,22 @@ static void kv_adjust(struct load *l, struct engine *e)
 		chunk_release(l, e);
 	if (e->demand > e->held && e->want != e->demand) {
 		e->want = e->demand;
-		request_send(l, e, MM_DECIDE_WISH, MM_OP_KV_WANT, 0, e->want);
+		request_send(l, e, MM_DECIDE_DEMAND, MM_OP_KV_WANT, 0, e->want);
 	} else if (e->demand <= e->held && e->want > e->held) {
 		e->want = e->held;
-		request_send(l, e, MM_DECIDE_WISH, MM_OP_KV_WANT, 0, e->want);
+		request_send(l, e, MM_DECIDE_DEMAND, MM_OP_KV_WANT, 0, e->want);
 	}
 }
 
-static void streaming_report(struct load *l, struct engine *e)
+static void streaming_report(struct load *l, struct load_engine *e)
 {
 	const struct mm_core_plan *plan = mm_core_plan(l->core, e->id);
 
 	for (uint32_t i = 0; plan && i < MM_MIN(plan->m, 4u); i++)
-		call_make(l, &(struct call){ .kind = MM_DECIDE_LINK, .tenant = e->id });
+		call_make(l, &(struct load_call){ .kind = MM_DECIDE_LINK, .tenant = e->id });
 }
 
-static void engine_park(struct load *l, struct engine *e)
+static void engine_park(struct load *l, struct load_engine *e)
 {
 	if (!e->prepared)
 		return;
@@ -299,7 +299,7 @@ static void engine_park(struct load *l, struct engine *e)
 }
 
 /* The end of a step, or a look at one that is idle. */
-static void engine_end_step(struct load *l, struct engine *e)
+static void engine_end_step(struct load *l, struct load_engine *e)
 {
 	struct mm_tenant_stats s = { .step_seq = 2 * e->steps,
 				     .steps = e->steps,
@@ -317,7 +317,7 @@ static void engine_end_step(struct load *l, struct engine *e)
 		streaming_report(l, e);
 	}
 	demand_moves(l, e);
-	call_make(l, &(struct call){ .kind = MM_DECIDE_STATS, .tenant = e->id, .stats = &s });
+	call_make(l, &(struct load_call){ .kind = MM_DECIDE_STATS, .tenant = e->id, .stats = &s });
 	kv_adjust(l, e);
 	engine_park(l, e);
 	if (!e->until_steps--) {
@@ -331,7 +331,8 @@ static void engine_end_step(struct load *l, struct engine *e)
 
 static void job_done(struct load *l)
 {
-	struct call call = { .kind = MM_DECIDE_JOB, .msg = l->job[l->job_head++ % MM_XQ_SLOTS] };
+	struct load_call call = { .kind = MM_DECIDE_JOB,
+				  .msg = l->job[l->job_head++ % MM_XQ_SLOTS] };
 
 	if (l->job_head < l->job_tail)
 		event_schedule(l, job_ns(l, &l->job[l->job_head % MM_XQ_SLOTS]), JOB, 0);
@@ -340,16 +341,16 @@ static void job_done(struct load *l)
 
 static void go_on(struct load *l)
 {
-	struct event e;
+	struct load_event e;
 
 	if (mm_core_deadline(l->core) <= l->heap[0].when_ns) {
 		l->now_ns = MM_MAX(l->now_ns, mm_core_deadline(l->core));
-		call_make(l, &(struct call){ .kind = MM_DECIDE_TICK });
+		call_make(l, &(struct load_call){ .kind = MM_DECIDE_TICK });
 		return;
 	}
 	e = take_first(l);
 	l->now_ns = e.when_ns;
-	switch (e.what) {
+	switch (e.event_kind) {
 	case STEP:
 		engine_end_step(l, &l->engine[e.who]);
 		break;
@@ -371,7 +372,7 @@ static int engine_join(struct load *l, uint32_t i)
 	const struct mm_core_join join = { .account = i, .features = MM_FEAT_KNOWN };
 	struct mm_core_group group[MM_LAYERS_MAX + 1];
 	uint64_t bytes = l->opts->layer_pages * PAGE_BYTES;
-	struct engine *e = &l->engine[i];
+	struct load_engine *e = &l->engine[i];
 	int r = mm_core_on_join(l->core, l->now_ns, &join, &e->id);
 
 	if (r)
@@ -384,8 +385,8 @@ static int engine_join(struct load *l, uint32_t i)
 			 group, l->opts->layers + 1);
 	actions_take(l);
 	actions_perform(l);
-	call_make(l, &(struct call){
-			     .kind = MM_DECIDE_WISH,
+	call_make(l, &(struct load_call){
+			     .kind = MM_DECIDE_DEMAND,
 			     .tenant = e->id,
 			     .msg = { .opcode = MM_OP_KV_DECLARE,
 				      .arg = { PAGE_BYTES, 1, CHUNKS_MAX, l->opts->chunks } } });

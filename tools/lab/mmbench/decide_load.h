@@ -17,7 +17,7 @@
 
 enum mm_decide_kind {
 	MM_DECIDE_STATS,   /* statistics of a step */
-	MM_DECIDE_WISH,    /* KV wanted */
+	MM_DECIDE_DEMAND,  /* KV wanted */
 	MM_DECIDE_RELEASE, /* a chunk given back */
 	MM_DECIDE_ANSWER,  /* PARKED, COMMITTED */
 	MM_DECIDE_JOB,     /* xfer did one */

@@ -67,7 +67,7 @@ static const char serve_help[] =
 	"\n"
 	"Exit status: 0 done and every token the same, 1 failed or a token differed, 2 usage.\n";
 
-enum opt {
+enum serve_flag {
 	OPT_HELP = 'h',
 	OPT_MODELS = 256,
 	OPT_TRACE,
@@ -130,7 +130,7 @@ static const struct option serve_options[] = {
 	{ 0 },
 };
 
-#define wrong(...) mm_words_wrong("serve", __VA_ARGS__)
+#define wrong(...) mm_words_refuse("serve", __VA_ARGS__)
 
 static int serve_parse_real(const char *name, const char *text, double least, double *ret_real)
 {
@@ -200,27 +200,27 @@ static int add_word(const char *name, char *word, struct mm_bench_words *words)
 
 static int flag_words_add(const char *name, char *text, struct mm_bench_words *words)
 {
-	int err = 0;
+	int r = 0;
 
-	for (char *word; !err && (word = strsep(&text, " "));)
-		err = *word ? add_word(name, word, words) : 0;
-	return err;
+	for (char *word; !r && (word = strsep(&text, " "));)
+		r = *word ? add_word(name, word, words) : 0;
+	return r;
 }
 
 /* What the programs themselves check, and name in their message. */
 static int parse_passed_on(int opt, char *arg, struct mm_bench_opts *opts)
 {
-	int err;
+	int r;
 
 	switch (opt) {
 	case OPT_STORE:
-		err = add_word("host-store-max", "--host-store-max", &opts->mmd);
-		return err ? err : add_word("host-store-max", arg, &opts->mmd);
+		r = add_word("host-store-max", "--host-store-max", &opts->mmd);
+		return r ? r : add_word("host-store-max", arg, &opts->mmd);
 	case OPT_LAYOUT:
 		if (strcmp(arg, "block-major") && strcmp(arg, "separate"))
 			return wrong("--kv-layout: '%s' is not block-major or separate", arg);
-		err = add_word("kv-layout", "--kv-layout", &opts->mmserve);
-		return err ? err : add_word("kv-layout", arg, &opts->mmserve);
+		r = add_word("kv-layout", "--kv-layout", &opts->mmserve);
+		return r ? r : add_word("kv-layout", arg, &opts->mmserve);
 	case OPT_FUSED:
 		return add_word("fused", "--fused", &opts->mmserve);
 	case OPT_MMD:
@@ -354,21 +354,21 @@ int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
 		.policy = { MM_POLICY_RECOMPUTE, MM_POLICY_ELASTIC, MM_POLICY_REMAP },
 		.n_policies = 3,
 	};
-	int opt, err;
+	int opt, r;
 
 	while ((opt = getopt_long(argc, argv, "+h", serve_options, NULL)) != -1) {
-		err = parse_workload(opt, optarg, &opts);
-		if (err == -ENOENT)
-			err = parse_machine(opt, optarg, &opts);
-		if (err == -ENOENT)
-			err = parse_passed_on(opt, optarg, &opts);
-		if (err == -ENOENT)
-			err = serve_parse_rest(opt, optarg, &opts);
-		if (err)
-			return err;
+		r = parse_workload(opt, optarg, &opts);
+		if (r == -ENOENT)
+			r = parse_machine(opt, optarg, &opts);
+		if (r == -ENOENT)
+			r = parse_passed_on(opt, optarg, &opts);
+		if (r == -ENOENT)
+			r = serve_parse_rest(opt, optarg, &opts);
+		if (r)
+			return r;
 	}
-	err = serve_check(&opts, argc, argv);
-	if (!err)
+	r = serve_check(&opts, argc, argv);
+	if (!r)
 		*ret_opts = opts;
-	return err;
+	return r;
 }

@@ -110,7 +110,7 @@ int mm_report_json(const struct mm_report *report)
 	const struct mm_bench_opts *opts = report->opts;
 	struct utsname host;
 	json_t *json;
-	int err;
+	int r;
 
 	uname(&host);
 	json = json_pack(
@@ -126,10 +126,10 @@ int mm_report_json(const struct mm_report *report)
 		host.machine, "kernel", host.release);
 	if (!json)
 		return -ENOMEM;
-	err = json_object_set_new(json, "ratios_to", json_string(mm_policy_names[base->policy])) ||
-	      json_object_set_new(json, "ratios", mm_verdict_json(report)) ||
-	      json_dumpf(json, stdout, JSON_COMPACT);
+	r = json_object_set_new(json, "ratios_to", json_string(mm_policy_names[base->policy])) ||
+	    json_object_set_new(json, "ratios", mm_verdict_json(report)) ||
+	    json_dumpf(json, stdout, JSON_COMPACT);
 	json_decref(json);
 	putchar('\n');
-	return err ? -ENOMEM : 0;
+	return r ? -ENOMEM : 0;
 }

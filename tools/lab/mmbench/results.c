@@ -84,10 +84,10 @@ static int take_request(struct mm_results_tenant *tenant, const json_t *line)
 	const json_t *arrival = json_object_get(line, "arrival_s");
 	struct mm_result_request *request;
 	size_t index;
-	int err = take_index(line, tenant->n, &index);
+	int r = take_index(line, tenant->n, &index);
 
-	if (err)
-		return err;
+	if (r)
+		return r;
 	request = &tenant->request[index];
 	if (!json_is_number(arrival) || request->id)
 		return -EBADMSG;
@@ -139,13 +139,13 @@ int mm_results_read(struct mm_results *results, size_t tenant, size_t rows, cons
 	into->n = rows;
 	for (unsigned long line = 1; getline(&text, &room, file) > 0; line++) {
 		mm_cleanup(results_json_done) json_t *json = json_loads(text, 0, NULL);
-		int err = summary_take(into, json);
+		int r = summary_take(into, json);
 
-		if (err) {
+		if (r) {
 			text[strcspn(text, "\n")] = '\0';
 			snprintf(errbuf, errbuf_bytes, "%s:%lu: not a request's result: %.80s",
 				 path, line, text);
-			return err;
+			return r;
 		}
 	}
 	if (into->complete)
@@ -180,13 +180,13 @@ uint64_t mm_results_mismatches(const struct mm_results *a, const struct mm_resul
 	return different;
 }
 
-struct gather {
+struct latency_gather {
 	double *ttft, *tbt;
 	size_t n_ttft, n_tbt;
 	double first_s, last_s;
 };
 
-static void request_gather(struct gather *g, const struct mm_result_request *request)
+static void request_gather(struct latency_gather *g, const struct mm_result_request *request)
 {
 	if (!request->n)
 		return;
@@ -200,7 +200,7 @@ static void request_gather(struct gather *g, const struct mm_result_request *req
 int mm_results_latency(const struct mm_results *results, struct mm_latency *ret_latency)
 {
 	mm_cleanup(mm_free_ptr) double *ttft = NULL, *tbt = NULL;
-	struct gather g = { .first_s = INFINITY, .last_s = -INFINITY };
+	struct latency_gather g = { .first_s = INFINITY, .last_s = -INFINITY };
 	struct mm_latency latency = { 0 };
 
 	for (size_t t = 0; t < results->n; t++) {

@@ -99,10 +99,10 @@ static int no_answer(struct run *run)
 	const uint64_t deadline_ns = mm_now_ns() + STOP_NS;
 
 	while (!mm_child_ended(&run->mmd) && mm_now_ns() < deadline_ns) {
-		int err = run_pause(run);
+		int r = run_pause(run);
 
-		if (err)
-			return err;
+		if (r)
+			return r;
 	}
 	if (mm_child_ended(&run->mmd))
 		return complain_of(&run->mmd, "ended too early");
@@ -112,7 +112,7 @@ static int no_answer(struct run *run)
 
 static int run_sample(struct run *run)
 {
-	mm_cleanup(run_json_done) json_t *status = mm_rpc_call(run->rpc, "status");
+	mm_cleanup(run_json_done) json_t *status = mm_rpc_client_call(run->rpc, "status");
 
 	if (!status)
 		return no_answer(run);
@@ -146,18 +146,18 @@ static int check_alive(struct run *run)
 		return complain_of(&run->mmd, "ended too early");
 	for (uint32_t t = 0; t < run->n; t++) {
 		struct tenant *tenant = &run->tenant[t];
-		int err;
+		int r;
 
 		if (!tenant->child.started)
 			continue;
-		err = tenant_take_lines(tenant);
-		if (err)
-			return err;
+		r = tenant_take_lines(tenant);
+		if (r)
+			return r;
 		if (!mm_child_ended(&tenant->child))
 			continue;
 		/* Not it, but mmd, where that is why. */
-		err = run_sample(run);
-		return err ? err : complain_of(&tenant->child, "ended too early");
+		r = run_sample(run);
+		return r ? r : complain_of(&tenant->child, "ended too early");
 	}
 	return 0;
 }
@@ -166,12 +166,12 @@ static int wait_phase(struct run *run, enum phase phase, uint64_t deadline_ns)
 {
 	for (;;) {
 		uint32_t there = 0;
-		int err = check_alive(run);
+		int r = check_alive(run);
 
-		if (!err)
-			err = run_sample(run);
-		if (err)
-			return err;
+		if (!r)
+			r = run_sample(run);
+		if (r)
+			return r;
 		for (uint32_t t = 0; t < run->n; t++)
 			there += run->tenant[t].phase >= phase;
 		if (there == run->n)
@@ -181,9 +181,9 @@ static int wait_phase(struct run *run, enum phase phase, uint64_t deadline_ns)
 				  phase == PHASE_READY ? "ready" : "done");
 			return -ETIMEDOUT;
 		}
-		err = run_pause(run);
-		if (err)
-			return err;
+		r = run_pause(run);
+		if (r)
+			return r;
 	}
 }
 
@@ -194,11 +194,11 @@ static int wait_mmd(struct run *run)
 
 	snprintf(path, sizeof(path), "%s/admin.sock", run->mmd_dir);
 	for (;;) {
-		int err = check_alive(run);
+		int r = check_alive(run);
 
-		if (err)
-			return err;
-		run->rpc = mm_rpc_open(path);
+		if (r)
+			return r;
+		run->rpc = mm_rpc_client_open(path);
 		if (run->rpc >= 0)
 			return 0;
 		if (mm_now_ns() > deadline_ns) {
@@ -208,9 +208,9 @@ static int wait_mmd(struct run *run)
 			run_error("mmd does not let us in in time: %s", why);
 			return -ETIMEDOUT;
 		}
-		err = run_pause(run);
-		if (err)
-			return err;
+		r = run_pause(run);
+		if (r)
+			return r;
 	}
 }
 
@@ -234,7 +234,7 @@ static int run_set_environment(struct run *run)
 {
 	const struct mm_run_plan *plan = run->plan;
 	char gpu[PATH_BYTES];
-	int err;
+	int r;
 
 	snprintf(gpu, sizeof(gpu), "%s/gpu", run->dir);
 	if (mkdir(gpu, 0700) < 0) {
@@ -243,14 +243,14 @@ static int run_set_environment(struct run *run)
 	}
 	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0)
 		return -errno;
-	err = env_set_u64("MM_SOFTGPU_MEMORY", plan->pool_bytes + plan->headroom_bytes);
-	if (!err && plan->profile)
-		err = setenv("MM_SOFTGPU_PROFILE", plan->profile, 1) < 0
-			      ? -errno
-			      : env_set_u64("MM_SOFTGPU_DILATION", plan->dilation);
-	if (!err)
-		err = env_set_u64("MM_SOFTGPU_GRANULARITY", plan->granularity_bytes);
-	return err ? err : env_set_u64("MM_SOFTGPU_DEVICES", plan->devices);
+	r = env_set_u64("MM_SOFTGPU_MEMORY", plan->pool_bytes + plan->headroom_bytes);
+	if (!r && plan->profile)
+		r = setenv("MM_SOFTGPU_PROFILE", plan->profile, 1) < 0
+			    ? -errno
+			    : env_set_u64("MM_SOFTGPU_DILATION", plan->dilation);
+	if (!r)
+		r = env_set_u64("MM_SOFTGPU_GRANULARITY", plan->granularity_bytes);
+	return r ? r : env_set_u64("MM_SOFTGPU_DEVICES", plan->devices);
 }
 
 static int run_prepare(struct run *run)
@@ -303,7 +303,7 @@ static int run_start_mmd(struct run *run)
 				  "--swap-max",
 				  swap };
 	size_t at = 0;
-	int err;
+	int r;
 
 	for (uint32_t i = 0; i < plan->devices; i++)
 		at += (size_t)snprintf(devices + at, sizeof(devices) - at, i ? ",%u" : "%u", i);
@@ -315,10 +315,10 @@ static int run_start_mmd(struct run *run)
 	argv_add_words(argv, &plan->mmd);
 	run->mmd.name = "mmd";
 	run->mmd.err_path = run->mmd_errors;
-	err = mm_child_start(&run->mmd, argv);
-	if (err)
-		run_error("cannot start mmd: %s", strerror(-err));
-	return err ? err : wait_mmd(run);
+	r = mm_child_start(&run->mmd, argv);
+	if (r)
+		run_error("cannot start mmd: %s", strerror(-r));
+	return r ? r : wait_mmd(run);
 }
 
 struct tenant_args {
@@ -397,16 +397,16 @@ static int start_tenant(struct run *run, uint32_t index)
 				  args.device,
 				  "--sync",
 				  run->plan->verify ? "--verify" : NULL };
-	int err = prepare_tenant(run, index);
+	int r = prepare_tenant(run, index);
 
-	if (err)
-		return err;
+	if (r)
+		return r;
 	make_args(run, index, &args);
 	argv_add_words(argv, &run->plan->mmserve);
-	err = mm_child_start(&tenant->child, argv);
-	if (err)
-		run_error("cannot start mmserve: %s", strerror(-err));
-	return err;
+	r = mm_child_start(&tenant->child, argv);
+	if (r)
+		run_error("cannot start mmserve: %s", strerror(-r));
+	return r;
 }
 
 static int start_clock(struct run *run)
@@ -416,9 +416,9 @@ static int start_clock(struct run *run)
 
 	snprintf(line, sizeof(line), "start %" PRIu64, start_ns);
 	for (uint32_t t = 0; t < run->n; t++) {
-		int err = mm_child_say(&run->tenant[t].child, line);
+		int r = mm_child_send(&run->tenant[t].child, line);
 
-		if (err)
+		if (r)
 			return complain_of(&run->tenant[t].child, "does not listen");
 	}
 	return 0;
@@ -442,7 +442,7 @@ static int check_pages(struct run *run)
 	uint64_t deadline_ns = mm_now_ns() + STOP_NS, free_pages = 0, pages = 0;
 
 	do {
-		mm_cleanup(run_json_done) json_t *status = mm_rpc_call(run->rpc, "status");
+		mm_cleanup(run_json_done) json_t *status = mm_rpc_client_call(run->rpc, "status");
 
 		pages = json_u64_of(status, "pool_pages");
 		free_pages = json_u64_of(json_object_get(status, "pages"), "free");
@@ -469,10 +469,10 @@ static int finish_mmd(struct run *run)
 static int run_finish(struct run *run)
 {
 	for (uint32_t t = 0; t < run->n; t++) {
-		int err = finish_tenant(&run->tenant[t]);
+		int r = finish_tenant(&run->tenant[t]);
 
-		if (err)
-			return err;
+		if (r)
+			return r;
 	}
 	if (check_pages(run) < 0)
 		return -EBUSY;
@@ -502,12 +502,12 @@ static int collect_tenant(struct run *run, uint32_t index, struct mm_run_result 
 	const struct mm_results_tenant *got = &result->results.tenant[index];
 	const struct tenant *tenant = &run->tenant[index];
 	char why[PATH_BYTES + 128] = "out of memory";
-	int err = mm_results_read(&result->results, index, tenant->rows, tenant->output, why,
-				  sizeof(why));
+	int r = mm_results_read(&result->results, index, tenant->rows, tenant->output, why,
+				sizeof(why));
 
-	if (err) {
+	if (r) {
 		run_error("%s: %s", tenant->name, why);
-		return err;
+		return r;
 	}
 	result->preemptions += got->preemptions;
 	result->steps += got->steps;
@@ -528,14 +528,14 @@ static int run_collect(struct run *run, struct mm_run_result *ret_result)
 		.plan_changes = run->plan_changes,
 		.turns = run->turns,
 	};
-	int err = mm_results_init(&result.results, run->n);
+	int r = mm_results_init(&result.results, run->n);
 
-	for (uint32_t t = 0; !err && t < run->n; t++)
-		err = collect_tenant(run, t, &result);
-	if (!err)
-		err = mm_results_latency(&result.results, &result.latency);
-	if (err)
-		return err;
+	for (uint32_t t = 0; !r && t < run->n; t++)
+		r = collect_tenant(run, t, &result);
+	if (!r)
+		r = mm_results_latency(&result.results, &result.latency);
+	if (r)
+		return r;
 	*ret_result = result;
 	result.results = (struct mm_results){ 0 };
 	return 0;
@@ -549,27 +549,27 @@ void mm_run_result_done(struct mm_run_result *result)
 int mm_run(const struct mm_run_plan *plan, struct mm_run_result *ret_result)
 {
 	mm_cleanup(run_put) struct run *run = calloc(1, sizeof(*run));
-	int err;
+	int r;
 
 	if (!run)
 		return -ENOMEM;
 	run->plan = plan;
 	run->rpc = -1;
 	run->n = plan->tenants;
-	err = run_prepare(run);
-	if (!err)
-		err = run_start_mmd(run);
-	for (uint32_t t = 0; !err && t < run->n; t++)
-		err = start_tenant(run, t);
-	if (!err)
-		err = wait_phase(run, PHASE_READY, mm_now_ns() + plan->start_ns);
-	if (!err)
-		err = start_clock(run);
-	if (!err)
-		err = wait_phase(run, PHASE_DONE, mm_now_ns() + plan->serve_ns);
-	if (!err && plan->served)
+	r = run_prepare(run);
+	if (!r)
+		r = run_start_mmd(run);
+	for (uint32_t t = 0; !r && t < run->n; t++)
+		r = start_tenant(run, t);
+	if (!r)
+		r = wait_phase(run, PHASE_READY, mm_now_ns() + plan->start_ns);
+	if (!r)
+		r = start_clock(run);
+	if (!r)
+		r = wait_phase(run, PHASE_DONE, mm_now_ns() + plan->serve_ns);
+	if (!r && plan->served)
 		plan->served(plan->served_user);
-	if (!err)
-		err = run_finish(run);
-	return err ? err : run_collect(run, ret_result);
+	if (!r)
+		r = run_finish(run);
+	return r ? r : run_collect(run, ret_result);
 }

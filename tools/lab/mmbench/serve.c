@@ -60,13 +60,13 @@ static void bench_put(struct bench **bench)
 static int make_trace(struct bench *bench)
 {
 	char why[PATH_MAX + 200] = "out of memory";
-	int err = bench->opts.trace_path ? mm_trace_read(bench->opts.trace_path, &bench->opts.shape,
-							 &bench->trace, why, sizeof(why))
-					 : mm_trace_synthesize(&bench->opts.shape, &bench->trace);
+	int r = bench->opts.trace_path ? mm_trace_read(bench->opts.trace_path, &bench->opts.shape,
+						       &bench->trace, why, sizeof(why))
+				       : mm_trace_synthesize(&bench->opts.shape, &bench->trace);
 
-	if (err) {
+	if (r) {
 		fprintf(stderr, "mmbench: %s\n", why);
-		return err;
+		return r;
 	}
 	for (uint32_t t = 0; t < bench->opts.shape.tenants; t++) {
 		if (mm_trace_rows(&bench->trace, t))
@@ -88,11 +88,11 @@ static int weights_per_device(const struct mm_bench_opts *opts, uint64_t *weight
 
 	for (uint32_t t = 0; t < opts->shape.tenants; t++) {
 		uint64_t pages;
-		int err = mm_footprint(opts->model[t], opts->page_bytes, &pages, why, sizeof(why));
+		int r = mm_footprint(opts->model[t], opts->page_bytes, &pages, why, sizeof(why));
 
-		if (err) {
+		if (r) {
 			fprintf(stderr, "mmbench: %s\n", why);
-			return err;
+			return r;
 		}
 		weights[t % opts->devices] += pages;
 		tenants[t % opts->devices]++;
@@ -105,10 +105,10 @@ static int size_pool(struct bench *bench)
 	const struct mm_bench_opts *opts = &bench->opts;
 	uint64_t weights[MM_BENCH_DEVICES_MAX] = { 0 }, tenants[MM_BENCH_DEVICES_MAX] = { 0 };
 	uint64_t pool = opts->pool_bytes / opts->page_bytes, kv_pages = UINT64_MAX;
-	int err = weights_per_device(opts, weights, tenants);
+	int r = weights_per_device(opts, weights, tenants);
 
-	if (err)
-		return err;
+	if (r)
+		return r;
 	for (uint32_t d = 0; !opts->pool_bytes && d < opts->devices; d++)
 		pool = MM_MAX(pool, weights[d] * 8 / 5);
 	for (uint32_t d = 0; d < opts->devices; d++) {
@@ -168,16 +168,16 @@ static void serve_make_plan(struct bench *bench)
 
 static int bench_prepare(struct bench *bench)
 {
-	int err = mm_bin_dir(bench->bin_dir);
+	int r = mm_bin_dir(bench->bin_dir);
 
-	if (!err)
-		err = make_trace(bench);
-	if (!err)
-		err = size_pool(bench);
-	if (!err)
-		err = mm_work_dir_make(bench->opts.keep_dir, bench->work_dir);
-	if (err)
-		return err;
+	if (!r)
+		r = make_trace(bench);
+	if (!r)
+		r = size_pool(bench);
+	if (!r)
+		r = mm_work_dir_make(bench->opts.keep_dir, bench->work_dir);
+	if (r)
+		return r;
 	bench->signals = mm_signals_open();
 	if (bench->signals < 0)
 		return bench->signals;
@@ -219,16 +219,16 @@ static int run_policy(struct bench *bench, uint32_t index)
 	if (!runs)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < bench->opts.repeat; i++) {
-		int err;
+		int r;
 
 		fprintf(stderr, "mmbench: %s, run %u of %u\n",
 			mm_policy_names[bench->opts.policy[index]], i + 1, bench->opts.repeat);
 		bench->plan.policy = bench->opts.policy[index];
 		bench->plan.label = mm_policy_names[bench->plan.policy];
 		bench->plan.index = i;
-		err = mm_run(&bench->plan, &runs[i]);
-		if (err)
-			return err;
+		r = mm_run(&bench->plan, &runs[i]);
+		if (r)
+			return r;
 		tokens_compare(bench, &runs[i]);
 	}
 	qsort(runs, bench->opts.repeat, sizeof(*runs), by_throughput);
@@ -264,20 +264,20 @@ static bool is_functional(int argc, char **argv)
 static int serve_functional(int argc, char **argv)
 {
 	mm_cleanup(bench_put) struct bench *bench = calloc(1, sizeof(*bench));
-	int err;
+	int r;
 
 	if (!bench)
 		return 1;
 	bench->signals = -1;
-	err = mm_bench_options(argc, argv, &bench->opts);
-	if (err)
-		return err < 0 ? 2 : 0;
-	err = bench_prepare(bench);
-	for (uint32_t i = 0; !err && i < bench->opts.n_policies; i++)
-		err = run_policy(bench, i);
-	if (!err)
-		err = bench_report(bench);
-	return err || bench->token_mismatches || bench->checksum_failures ? 1 : 0;
+	r = mm_bench_options(argc, argv, &bench->opts);
+	if (r)
+		return r < 0 ? 2 : 0;
+	r = bench_prepare(bench);
+	for (uint32_t i = 0; !r && i < bench->opts.n_policies; i++)
+		r = run_policy(bench, i);
+	if (!r)
+		r = bench_report(bench);
+	return r || bench->token_mismatches || bench->checksum_failures ? 1 : 0;
 }
 
 static bool is_help(const char *word)

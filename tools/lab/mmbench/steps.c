@@ -22,7 +22,7 @@
 #include "libclient/model/shapes.h"
 #include "tools/lab/stepcost/stepcost.h"
 
-#define PATIENCE_NS  (600 * MM_NS_PER_S) /* of anything; generous: a slow host, a dilated device */
+#define TIMEOUT_NS   (600 * MM_NS_PER_S) /* of anything; generous: a slow host, a dilated device */
 #define PATH_BYTES   512
 #define ERR_BYTES    MM_SERVE_ERROR_BYTES
 #define HEADROOM_MIB 2048u /* of the device, for activations: what mmd leaves alone */
@@ -32,7 +32,7 @@ struct steps {
 	struct mm_bench_steps_opts opts;
 	struct mm_bench_steps_result result;
 	struct mm_stepper stepper;
-	struct mm_daemon mmd;
+	struct mm_bench_mmd mmd;
 	char dir[64], mmd_dir[PATH_BYTES];
 	char model[PATH_MAX]; /* folder */
 	char bin_dir[PATH_BYTES], kernels[PATH_BYTES + 64];
@@ -55,7 +55,7 @@ static void steps_put(struct steps **steps)
 	if (!s)
 		return;
 	mm_stepper_close(&s->stepper);
-	mm_daemon_stop(&s->mmd);
+	mm_bench_mmd_stop(&s->mmd);
 	mm_procs_sweep();
 	mm_close_fd(&s->signals);
 	if (*s->dir)
@@ -133,7 +133,7 @@ static int steps_make_model(struct steps *s)
 	char program[PATH_BYTES + 16], how[64], words[1024];
 	char *argv[] = { program, "sparse", s->model, "--shape", (char *)s->opts.shape, NULL };
 	struct mm_child child = { .name = "mkmodel", .err_path = s->mmd.errors };
-	int err;
+	int r;
 
 	if (!s->opts.shape) {
 		snprintf(s->model, sizeof(s->model), "%s", s->opts.model);
@@ -141,15 +141,15 @@ static int steps_make_model(struct steps *s)
 	}
 	snprintf(s->model, sizeof(s->model), "%s/model", s->dir);
 	snprintf(program, sizeof(program), "%s/mkmodel", s->bin_dir);
-	err = mm_child_start(&child, argv);
-	if (err)
-		return steps_fail(s, err, "cannot start mkmodel: %s", strerror(-err));
-	if (!mm_child_wait(&child, mm_now_ns() + PATIENCE_NS) || child.status)
-		err = steps_fail(s, -ECHILD, "mkmodel failed (%s): %s",
-				 mm_child_how(&child, how, sizeof(how)),
-				 mm_child_last_words(&child, words, sizeof(words)));
+	r = mm_child_start(&child, argv);
+	if (r)
+		return steps_fail(s, r, "cannot start mkmodel: %s", strerror(-r));
+	if (!mm_child_wait(&child, mm_now_ns() + TIMEOUT_NS) || child.status)
+		r = steps_fail(s, -ECHILD, "mkmodel failed (%s): %s",
+			       mm_child_how(&child, how, sizeof(how)),
+			       mm_child_last_words(&child, words, sizeof(words)));
 	mm_child_done(&child);
-	return err;
+	return r;
 }
 
 static int steps_start_mmd(struct steps *s)
@@ -157,14 +157,14 @@ static int steps_start_mmd(struct steps *s)
 	char headroom[16], page[32];
 	char *flags[] = { "--driver", "software", "--headroom", headroom, "--page",
 			  page,       "--policy", "remap",      NULL };
-	int err;
+	int r;
 
 	snprintf(headroom, sizeof(headroom), "%uM", HEADROOM_MIB);
 	snprintf(page, sizeof(page), "%" PRIu64, s->opts.page_bytes);
-	s->mmd.patience_ns = PATIENCE_NS;
+	s->mmd.timeout_ns = TIMEOUT_NS;
 	s->mmd.signals = s->signals;
-	err = mm_daemon_start(&s->mmd, s->bin_dir, s->mmd_dir, flags, s->err);
-	return err ? steps_error(s, err) : 0;
+	r = mm_bench_mmd_start(&s->mmd, s->bin_dir, s->mmd_dir, flags, s->err);
+	return r ? steps_error(s, r) : 0;
 }
 
 /* ---- what is expected ---- */
@@ -234,7 +234,8 @@ static int plan_measure(struct steps *s, uint32_t alpha, uint32_t beta)
 	if (!ns)
 		return steps_fail(s, -ENOMEM, "out of memory");
 	*plan = (struct mm_bench_steps_plan){ .alpha = alpha, .beta = alpha ? beta : 0 };
-	r = mm_daemon_set_plan(&s->mmd, "steps", alpha, beta, s->result.layers, &plan->set, s->err);
+	r = mm_bench_mmd_set_plan(&s->mmd, "steps", alpha, beta, s->result.layers, &plan->set,
+				  s->err);
 	if (r)
 		return steps_error(s, r);
 	for (uint32_t i = 0; i < s->opts.warmup + s->opts.steps; i++) {
@@ -242,8 +243,8 @@ static int plan_measure(struct steps *s, uint32_t alpha, uint32_t beta)
 				    i < s->opts.warmup ? &ignored : &ns[i - s->opts.warmup],
 				    s->err);
 		if (r)
-			return steps_error(s, mm_daemon_blame(&s->mmd, r, s->err));
-		r = mm_daemon_nap(&s->mmd, 0, s->err);
+			return steps_error(s, mm_bench_mmd_explain(&s->mmd, r, s->err));
+		r = mm_bench_mmd_pause(&s->mmd, 0, s->err);
 		if (r)
 			return steps_error(s, r);
 	}
@@ -312,7 +313,7 @@ static int steps_run(struct steps *s)
 		return r;
 	r = mm_stepper_open(&s->stepper, &stepper, s->err);
 	if (r)
-		return steps_error(s, mm_daemon_blame(&s->mmd, r, s->err));
+		return steps_error(s, mm_bench_mmd_explain(&s->mmd, r, s->err));
 	know_device(s);
 	return steps_measure(s);
 }

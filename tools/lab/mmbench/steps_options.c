@@ -35,7 +35,7 @@ static const char steps_help[] =
 	"\n"
 	"Exit status: 0 done, 1 failed, 2 usage.\n";
 
-enum opt {
+enum steps_flag {
 	OPT_HELP = 'h',
 	OPT_PROFILE = 256,
 	OPT_SHAPE,
@@ -70,7 +70,7 @@ static const struct option steps_long_options[] = {
 	{ 0 },
 };
 
-#define wrong(...) mm_words_wrong("steps", __VA_ARGS__)
+#define wrong(...) mm_words_refuse("steps", __VA_ARGS__)
 
 static int parse_alpha(char *text, struct mm_bench_steps_opts *o)
 {
@@ -79,10 +79,10 @@ static int parse_alpha(char *text, struct mm_bench_steps_opts *o)
 		return 0;
 	for (char *word; (word = strsep(&text, ","));) {
 		uint32_t alpha;
-		int err = mm_words_u32("steps", "alpha", word, 0, MM_LAYERS_MAX, &alpha);
+		int r = mm_words_u32("steps", "alpha", word, 0, MM_LAYERS_MAX, &alpha);
 
-		if (err)
-			return err;
+		if (r)
+			return r;
 		if (o->n_alpha && alpha <= o->alpha[o->n_alpha - 1])
 			return wrong("--alpha %u: the list must ascend", alpha);
 		o->alpha[o->n_alpha++] = alpha;
@@ -95,10 +95,10 @@ static int steps_parse_slots(char *text, struct mm_bench_steps_opts *o)
 	memset(o->beta, 0, sizeof(o->beta));
 	for (char *word; (word = strsep(&text, ","));) {
 		uint32_t beta;
-		int err = mm_words_u32("steps", "slots", word, 1, 2, &beta);
+		int r = mm_words_u32("steps", "slots", word, 1, 2, &beta);
 
-		if (err)
-			return err;
+		if (r)
+			return r;
 		o->beta[beta] = true;
 	}
 	return 0;

@@ -44,7 +44,7 @@ struct timed {
 };
 
 /* One run of one policy in one window; under MIG of one tenant. */
-struct one {
+struct policy_run {
 	struct timed *t;
 	const struct mm_wl_case *c;
 	struct mm_wl_record *record;
@@ -140,7 +140,7 @@ static int timed_make_model(struct timed *t, uint32_t tenant)
 	struct mm_child child = { .name = "mkmodel", .err_path = errors, .in = -1, .out = -1 };
 	char words[256];
 	struct stat st;
-	int err;
+	int r;
 
 	snprintf(program, sizeof(program), "%s/mkmodel", t->bin_dir);
 	snprintf(errors, sizeof(errors), "%s/mkmodel.log", t->work_dir);
@@ -148,55 +148,55 @@ static int timed_make_model(struct timed *t, uint32_t tenant)
 		return -ENAMETOOLONG;
 	if (!stat(dir, &st)) /* another tenant's already */
 		return 0;
-	err = mm_child_start(&child, argv);
-	if (!err && (!mm_child_wait(&child, mm_now_ns() + MAKE_NS) || child.status)) {
+	r = mm_child_start(&child, argv);
+	if (!r && (!mm_child_wait(&child, mm_now_ns() + MAKE_NS) || child.status)) {
 		fprintf(stderr, "mmbench: mkmodel: %s\n",
 			mm_child_last_words(&child, words, sizeof(words)));
-		err = -ECHILD;
+		r = -ECHILD;
 	}
 	mm_child_done(&child);
-	return err;
+	return r;
 }
 
 static int timed_prepare(struct timed *t)
 {
 	char why[4096] = "out of memory";
-	int err = mm_profile_load(t->opts.profile, &t->profile, why, sizeof(why));
+	int r = mm_profile_load(t->opts.profile, &t->profile, why, sizeof(why));
 
-	if (!err)
-		err = mm_wl_sizes(&t->opts, t->profile.memory_bytes, &t->sizes, why, sizeof(why));
-	if (!err)
-		err = mm_wl_source_open(&t->opts, &t->source, why, sizeof(why));
-	if (!err)
-		err = make_cases(t, why, sizeof(why));
-	if (!err)
-		err = mm_wl_slo_alone(&t->opts, &t->sizes, &t->profile, &t->cases[0], ALONE_EACH,
-				      &t->slo);
-	if (err) {
+	if (!r)
+		r = mm_wl_sizes(&t->opts, t->profile.memory_bytes, &t->sizes, why, sizeof(why));
+	if (!r)
+		r = mm_wl_source_open(&t->opts, &t->source, why, sizeof(why));
+	if (!r)
+		r = make_cases(t, why, sizeof(why));
+	if (!r)
+		r = mm_wl_slo_alone(&t->opts, &t->sizes, &t->profile, &t->cases[0], ALONE_EACH,
+				    &t->slo);
+	if (r) {
 		fprintf(stderr, "mmbench: %s\n", why);
-		return err;
+		return r;
 	}
-	err = mm_bin_dir(t->bin_dir);
-	if (!err)
-		err = mm_work_dir_make(t->keep_dir, t->work_dir);
-	if (err)
-		return err;
+	r = mm_bin_dir(t->bin_dir);
+	if (!r)
+		r = mm_work_dir_make(t->keep_dir, t->work_dir);
+	if (r)
+		return r;
 	t->signals = mm_signals_open();
 	if (t->signals < 0)
 		return t->signals;
-	for (uint32_t i = 0; !err && i < t->opts.tenants; i++)
-		err = timed_make_model(t, i);
-	return err;
+	for (uint32_t i = 0; !r && i < t->opts.tenants; i++)
+		r = timed_make_model(t, i);
+	return r;
 }
 
 /* ---- a run ---- */
 
 static int timed_write_trace(const void *user, uint32_t tenant, const char *path)
 {
-	const struct one *one = user;
+	const struct policy_run *one = user;
 	const struct mm_wl_stream *s = &one->c->stream[one->tenant[tenant]];
 	FILE *file = fopen(path, "we");
-	int err = 0;
+	int r = 0;
 
 	if (!file)
 		return -errno;
@@ -205,16 +205,16 @@ static int timed_write_trace(const void *user, uint32_t tenant, const char *path
 		fprintf(file, "%.9f,%u,%u\n", (double)s->request[i].arrival_ns / 1e9,
 			s->request[i].prompt_tokens, s->request[i].output_tokens);
 	if (ferror(file))
-		err = -EIO;
-	if (fclose(file) && !err)
-		err = -errno;
-	return err ? err : (int)s->n;
+		r = -EIO;
+	if (fclose(file) && !r)
+		r = -errno;
+	return r ? r : (int)s->n;
 }
 
 /* How late the device's effects were, in its own seconds. */
 static void lateness_note(void *user)
 {
-	struct one *one = user;
+	struct policy_run *one = user;
 	struct timed *t = one->t;
 	struct mm_softgpu_stats s;
 
@@ -245,7 +245,7 @@ static bool policy_swaps(enum mm_policy policy)
 	return policy == MM_POLICY_REMAP || policy == MM_POLICY_SWAP;
 }
 
-static void set_flags(struct one *one)
+static void set_flags(struct policy_run *one)
 {
 	const struct mm_wl_opts *o = &one->t->opts;
 	/* Turns as long as the case says: all tenants are of one account. */
@@ -280,7 +280,7 @@ static void set_flags(struct one *one)
 }
 
 /* A fraction of the device, as a profile's name says it. */
-static void set_profile(struct one *one, double fraction)
+static void set_profile(struct policy_run *one, double fraction)
 {
 	const struct mm_profile *p = &one->t->profile;
 
@@ -304,7 +304,8 @@ static uint64_t page_bytes(const struct mm_wl_opts *o, uint64_t pool_bytes, bool
 	return page;
 }
 
-static void add_tenant(struct one *one, const struct mm_wl_sizes *sizes, uint32_t t, uint64_t page)
+static void add_tenant(struct policy_run *one, const struct mm_wl_sizes *sizes, uint32_t t,
+		       uint64_t page)
 {
 	const struct mm_wl_tenant_sizes *s = &sizes->tenant[t];
 	const struct mm_arch *a = &one->t->opts.tenant[t].shape->arch;
@@ -324,7 +325,7 @@ static void add_tenant(struct one *one, const struct mm_wl_sizes *sizes, uint32_
 	plan->headroom_bytes += 4 * s->overhead_bytes;
 }
 
-static void timed_make_plan(struct one *one, const struct mm_wl_policy *policy)
+static void timed_make_plan(struct policy_run *one, const struct mm_wl_policy *policy)
 {
 	struct timed *t = one->t;
 	const struct mm_wl_opts *o = &t->opts;
@@ -359,7 +360,7 @@ static void timed_make_plan(struct one *one, const struct mm_wl_policy *policy)
  * Tokens in the order of the device's time stamps; a stamp before its neighbour's counts as the
  * same.
  */
-static void record_request(struct one *one, uint32_t tenant, uint32_t index,
+static void record_request(struct policy_run *one, uint32_t tenant, uint32_t index,
 			   const struct mm_result_request *q)
 {
 	uint64_t last_ns = 0;
@@ -372,7 +373,7 @@ static void record_request(struct one *one, uint32_t tenant, uint32_t index,
 	}
 }
 
-static void record_run(struct one *one, const struct mm_run_result *r)
+static void record_run(struct policy_run *one, const struct mm_run_result *r)
 {
 	struct mm_wl_counters *c = &one->record->counters;
 
@@ -400,11 +401,11 @@ static int run_tenants(struct timed *t, uint32_t policy, uint32_t window, uint32
 {
 	const struct mm_wl_policy *of = &t->opts.policy[policy];
 	struct mm_wl_record *record = &t->records[policy * t->opts.windows + window];
-	struct one one = { .t = t, .c = &t->cases[window], .record = record };
+	struct policy_run one = { .t = t, .c = &t->cases[window], .record = record };
 	struct mm_run_result result = { 0 };
 	struct mm_wl_sizes sizes = t->sizes;
 	const uint64_t begun_ns = mm_now_ns();
-	int err;
+	int r;
 
 	if (of->unlimited)
 		mm_wl_sizes_unlimited(&t->opts, &t->sizes, &t->cases[window], &sizes);
@@ -414,9 +415,9 @@ static int run_tenants(struct timed *t, uint32_t policy, uint32_t window, uint32
 	one.plan.page_bytes = page_bytes(&t->opts, sizes.pool_bytes, of->unlimited);
 	for (uint32_t i = first; i < end; i++)
 		add_tenant(&one, &sizes, i, one.plan.page_bytes);
-	err = mm_run(&one.plan, &result);
-	if (err)
-		return err;
+	r = mm_run(&one.plan, &result);
+	if (r)
+		return r;
 	record_run(&one, &result);
 	record->wall_s += (double)(mm_now_ns() - begun_ns) / 1e9;
 	mm_run_result_done(&result);
@@ -427,18 +428,18 @@ static int run_window(struct timed *t, uint32_t policy, uint32_t window)
 {
 	const struct mm_wl_policy *of = &t->opts.policy[policy];
 	struct mm_wl_record *record = &t->records[policy * t->opts.windows + window];
-	int err = mm_wl_record_init(record, &t->cases[window], t->opts.seconds);
+	int r = mm_wl_record_init(record, &t->cases[window], t->opts.seconds);
 
 	fprintf(stderr, "mmbench: %s, window %u of %u\n", of->name, window + 1, t->opts.windows);
-	if (!err && t->opts.sharing != MM_WL_MIG)
-		err = run_tenants(t, policy, window, 0, t->opts.tenants);
-	for (uint32_t i = 0; !err && t->opts.sharing == MM_WL_MIG && i < t->opts.tenants; i++)
-		err = run_tenants(t, policy, window, i, i + 1);
-	if (!err && of->unlimited && record->counters.preemptions) {
+	if (!r && t->opts.sharing != MM_WL_MIG)
+		r = run_tenants(t, policy, window, 0, t->opts.tenants);
+	for (uint32_t i = 0; !r && t->opts.sharing == MM_WL_MIG && i < t->opts.tenants; i++)
+		r = run_tenants(t, policy, window, i, i + 1);
+	if (!r && of->unlimited && record->counters.preemptions) {
 		fprintf(stderr, "mmbench: unlimited was short of memory\n");
-		err = -EIO;
+		r = -EIO;
 	}
-	return err;
+	return r;
 }
 
 static int timed_report(struct timed *t)
@@ -473,21 +474,21 @@ int mm_bench_timed(int argc, char **argv)
 					 .more_help = more_help,
 					 .take = timed_option,
 					 .user = t };
-	int err;
+	int r;
 
 	if (!t)
 		return 1;
 	t->signals = -1;
 	t->dilation = 8;
-	err = mm_wl_options(argc, argv, &program, &t->opts);
-	if (err)
-		return err < 0 ? 2 : 0;
-	err = timed_prepare(t);
-	for (uint32_t p = 0; !err && p < t->opts.policies; p++) {
-		for (uint32_t w = 0; !err && w < t->opts.windows; w++)
-			err = run_window(t, p, w);
+	r = mm_wl_options(argc, argv, &program, &t->opts);
+	if (r)
+		return r < 0 ? 2 : 0;
+	r = timed_prepare(t);
+	for (uint32_t p = 0; !r && p < t->opts.policies; p++) {
+		for (uint32_t w = 0; !r && w < t->opts.windows; w++)
+			r = run_window(t, p, w);
 	}
-	if (!err)
-		err = timed_report(t);
-	return err ? 1 : 0;
+	if (!r)
+		r = timed_report(t);
+	return r ? 1 : 0;
 }

@@ -96,7 +96,7 @@ static void ratios_print(FILE *out, const struct mm_report *report, uint32_t bas
 
 /* ---- the words ---- */
 
-struct words {
+struct verdict_print {
 	FILE *out;
 	const struct mm_report *report;
 	const struct mm_run_result *run, *base;
@@ -109,7 +109,7 @@ static bool is_same(double ratio)
 }
 
 /* Where the device is the machine's own processor, and what that does to a comparison. */
-static void why_slower(const struct words *w)
+static void why_slower(const struct verdict_print *w)
 {
 	const char *cpu = "It can be so, because the software GPU computes and copies on the same "
 			  "processor cores: what streams layers\nback takes time from what "
@@ -127,7 +127,7 @@ static void why_slower(const struct words *w)
 	fprintf(w->out, " --repeat 3 runs each three times and\nreports the median.");
 }
 
-static void say_throughput(const struct words *w)
+static void print_throughput(const struct verdict_print *w)
 {
 	const double ratio = mm_verdict_ratio(w->run, w->base, MM_VERDICT_THROUGHPUT);
 
@@ -147,8 +147,8 @@ static void say_throughput(const struct words *w)
 }
 
 /* How much less or more; with the numbers. @less, @more: of what it is. */
-static void say_latency(const struct words *w, enum mm_verdict_figure figure, const char *what,
-			const char *less, const char *more)
+static void print_latency(const struct verdict_print *w, enum mm_verdict_figure figure,
+			  const char *what, const char *less, const char *more)
 {
 	const double ratio = mm_verdict_ratio(w->run, w->base, figure);
 	const double got = figure_of(w->run, figure), had = figure_of(w->base, figure);
@@ -171,23 +171,23 @@ static double tokens_per_step(const struct mm_run_result *r)
 }
 
 /* A larger batch takes longer, and is what more memory is for. */
-static void say_gaps(const struct words *w)
+static void print_gaps(const struct verdict_print *w)
 {
 	const double got = tokens_per_step(w->run), had = tokens_per_step(w->base);
 
-	say_latency(w, MM_VERDICT_TBT_P50, "Between two tokens, the median", "sooner", "later");
+	print_latency(w, MM_VERDICT_TBT_P50, "Between two tokens, the median", "sooner", "later");
 	if (mm_verdict_ratio(w->run, w->base, MM_VERDICT_TBT_P50) > 1 / (1 - SAME) && had > 0 &&
 	    got > had / (1 - SAME))
 		fprintf(w->out,
 			" A step takes longer because it carries more: %.1f tokens, not %.1f.", got,
 			had);
 	fputc('\n', w->out);
-	say_latency(w, MM_VERDICT_TBT_P99, "Between two tokens, of the slowest 1 %", "sooner",
-		    "later");
+	print_latency(w, MM_VERDICT_TBT_P99, "Between two tokens, of the slowest 1 %", "sooner",
+		      "later");
 	fputc('\n', w->out);
 }
 
-static void say_preemptions(const struct words *w)
+static void print_preemptions(const struct verdict_print *w)
 {
 	const uint64_t got = w->run->preemptions, had = w->base->preemptions;
 
@@ -202,7 +202,7 @@ static void say_preemptions(const struct words *w)
 			got, had, w->run->swapped_in_bytes ? ", or copied back" : "");
 }
 
-static void say_price(const struct words *w)
+static void print_price(const struct verdict_print *w)
 {
 	if (w->run->policy != MM_POLICY_REMAP)
 		return;
@@ -216,7 +216,7 @@ static void say_price(const struct words *w)
 			w->run->stall_total_s);
 }
 
-static void say_tokens(const struct words *w)
+static void print_tokens(const struct verdict_print *w)
 {
 	if (w->report->token_mismatches)
 		fprintf(w->out,
@@ -231,7 +231,7 @@ static void say_tokens(const struct words *w)
 			w->base->latency.tokens);
 }
 
-static void say_next(const struct words *w)
+static void print_next(const struct verdict_print *w)
 {
 	fprintf(w->out, "\nWhat to try next\n");
 	if (!w->base->preemptions)
@@ -253,7 +253,7 @@ void mm_verdict_print(FILE *out, const struct mm_report *report)
 {
 	const uint32_t base = mm_verdict_base(report), last = report->opts->n_policies - 1;
 	uint32_t run = policy_index(report, MM_POLICY_REMAP, last);
-	struct words w = { .out = out, .report = report, .base = &report->result[base] };
+	struct verdict_print w = { .out = out, .report = report, .base = &report->result[base] };
 
 	if (report->opts->n_policies < 2)
 		return;
@@ -264,15 +264,15 @@ void mm_verdict_print(FILE *out, const struct mm_report *report)
 	w.base_name = mm_policy_names[w.base->policy];
 	ratios_print(out, report, base);
 	fprintf(out, "\nWhat it means: %s against %s\n", w.name, w.base_name);
-	say_latency(&w, MM_VERDICT_TTFT_P99, "First token, of the slowest 1 % of requests",
-		    "sooner", "later");
+	print_latency(&w, MM_VERDICT_TTFT_P99, "First token, of the slowest 1 % of requests",
+		      "sooner", "later");
 	fputc('\n', out);
-	say_preemptions(&w);
-	say_throughput(&w);
-	say_gaps(&w);
-	say_price(&w);
-	say_tokens(&w);
-	say_next(&w);
+	print_preemptions(&w);
+	print_throughput(&w);
+	print_gaps(&w);
+	print_price(&w);
+	print_tokens(&w);
+	print_next(&w);
 }
 
 /* ---- for programs ---- */

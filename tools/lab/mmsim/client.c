@@ -220,7 +220,7 @@ static void chunk_granted(struct ms_tenant *t, uint32_t chunk)
 	ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = 1 });
 }
 
-static void say_wanted(struct ms_tenant *t, uint32_t chunks)
+static void want_send(struct ms_tenant *t, uint32_t chunks)
 {
 	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { chunks } });
 }
@@ -228,19 +228,19 @@ static void say_wanted(struct ms_tenant *t, uint32_t chunks)
 int ms_kv_want(struct ms_tenant *t, uint32_t chunks)
 {
 	struct ms_client *c = &t->c;
-	const bool met = c->n_usable >= chunks, say = !met || c->wanted > chunks;
+	const bool is_met = c->n_usable >= chunks, has_to_send = !is_met || c->wanted > chunks;
 
 	c->wanted = chunks;
-	if (say)
-		say_wanted(t, chunks);
-	return met ? 0 : -EAGAIN;
+	if (has_to_send)
+		want_send(t, chunks);
+	return is_met ? 0 : -EAGAIN;
 }
 
 void ms_kv_release(struct ms_tenant *t, uint32_t chunk)
 {
 	const struct mm_profile *p = &t->dev->profile;
 	struct ms_client *c = &t->c;
-	const uint32_t wish = c->wanted > c->n_usable ? c->n_usable : 0;
+	const uint32_t wanted = c->wanted > c->n_usable ? c->n_usable : 0;
 
 	mm_assert(chunk_is_usable(t, chunk));
 	c->usable[chunk / 64] &= ~(UINT64_C(1) << chunk % 64);
@@ -251,8 +251,8 @@ void ms_kv_release(struct ms_tenant *t, uint32_t chunk)
 		mm_assert(let_go(t, c->kv_view[chunk * t->chunk_pages + i]));
 	t->kv_pages -= t->chunk_pages;
 	t->e.calls_end_ns = ms_driver_call(t->dev, t->chunk_pages * (p->unmap_ns + p->release_ns));
-	if (wish)
-		say_wanted(t, wish);
+	if (wanted)
+		want_send(t, wanted);
 	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_KV_RELEASE, .arg = { chunk } });
 }
 

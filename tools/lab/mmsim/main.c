@@ -174,7 +174,7 @@ static struct {
 	uint32_t window;
 } playing;
 
-static void say_case(void)
+static void case_print(void)
 {
 	fprintf(stderr, "mmsim: seed=%llu window=%u policy=%s commit=%s\n",
 		(unsigned long long)playing.opts->seed, playing.window, playing.policy, MM_COMMIT);
@@ -184,7 +184,7 @@ static void on_abort(int number)
 {
 	(void)number;
 	if (playing.opts)
-		say_case();
+		case_print();
 }
 
 /* ---- runs ---- */
@@ -245,7 +245,7 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 	r = ms_sim_run(&opts, &sim, err);
 	if (r) {
 		fprintf(stderr, "mmsim: %s\n", err);
-		say_case();
+		case_print();
 		return r;
 	}
 	resources_count(record, sim);

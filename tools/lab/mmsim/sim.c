@@ -366,24 +366,24 @@ static void event_dispatch(struct ms_sim *sim, const struct ms_event *e)
 	}
 }
 
-enum source { HEAP, LINK, COMPUTE, TICK };
+enum event_source { HEAP, LINK, COMPUTE, TICK };
 
-struct next {
+struct next_event {
 	uint64_t at_ns;
-	enum source source;
+	enum event_source source;
 	struct ms_device *dev;
 };
 
-static void next_earlier(struct next *next, uint64_t at_ns, enum source source,
+static void next_earlier(struct next_event *next, uint64_t at_ns, enum event_source source,
 			 struct ms_device *dev)
 {
 	if (at_ns < next->at_ns)
-		*next = (struct next){ at_ns, source, dev };
+		*next = (struct next_event){ at_ns, source, dev };
 }
 
-static struct next next_of(struct ms_sim *sim)
+static struct next_event next_of(struct ms_sim *sim)
 {
-	struct next next = { ms_heap_next(&sim->heap), HEAP, NULL };
+	struct next_event next = { ms_heap_next(&sim->heap), HEAP, NULL };
 
 	for (uint32_t i = 0; i < sim->n_devices; i++) {
 		struct ms_device *dev = &sim->devices[i];
@@ -406,7 +406,7 @@ static void device_tick(struct ms_sim *sim, struct ms_device *dev)
 
 static void sim_advance(struct ms_sim *sim)
 {
-	const struct next next = next_of(sim);
+	const struct next_event next = next_of(sim);
 	struct ms_event e;
 
 	if (next.at_ns == UINT64_MAX) {

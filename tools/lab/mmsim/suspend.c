@@ -12,8 +12,9 @@ int ms_suspend_open(struct ms_tenant *t)
 {
 	const uint64_t chunk = mm_kv_arena_chunk_total(&t->kv);
 	const uint64_t slot = t->kv.block_bytes * t->kv.ranges;
-	const uint64_t asked = t->sim->opts.wl->swap_bytes;
-	const uint64_t bytes = asked == MM_WL_SWAP_AUTO ? SHARES * t->chunks_share * chunk : asked;
+	const uint64_t given_bytes = t->sim->opts.wl->swap_bytes;
+	const uint64_t bytes =
+		given_bytes == MM_WL_SWAP_AUTO ? SHARES * t->chunks_share * chunk : given_bytes;
 	const uint64_t slots = MM_MIN(bytes / slot, INT32_MAX);
 	int r;
 

@@ -207,19 +207,19 @@ static bool plan_replace(struct ms_tenant *t)
 	struct mm_cycles *m = &t->x.cycles;
 	uint32_t gate[MM_SLOTS_MAX] = { 0 };
 	struct mm_cycle_acts acts;
-	int rc;
+	int r;
 
 	for (uint32_t s = 0; s < m->plan.n_slots; s++)
 		gate[s] = gate_low_word(t, mm_cycle_layer(m, s, m->slot[s].pos));
-	rc = mm_cycles_replan(m, &next, gate, &acts);
-	if (rc == 0) {
+	r = mm_cycles_replan(m, &next, gate, &acts);
+	if (r == 0) {
 		const struct mm_cycle_plan view = plan_take(t);
 
 		mm_cycles_rebind(m, &view);
 	}
 	/* No copy ends as it is cancelled: to ask again at once changes nothing. */
 	acts_perform(t, &acts);
-	return rc == 0;
+	return r == 0;
 }
 
 /* ---- control jobs ---- */

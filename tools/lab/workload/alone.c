@@ -59,12 +59,12 @@ int mm_wl_slo_alone(const struct mm_wl_opts *opts, const struct mm_wl_sizes *siz
 {
 	mm_cleanup(mm_wl_record_done) struct mm_wl_record record = { 0 };
 	mm_cleanup(mm_wl_case_done) struct mm_wl_case alone = { 0 };
-	int err = mm_wl_case_alone(c, each, MM_NS_PER_S, &alone);
+	int r = mm_wl_case_alone(c, each, MM_NS_PER_S, &alone);
 
-	if (!err)
-		err = mm_wl_record_init(&record, &alone, opts->seconds);
-	if (err)
-		return err;
+	if (!r)
+		r = mm_wl_record_init(&record, &alone, opts->seconds);
+	if (r)
+		return r;
 	serve_all(opts, sizes, profile, &record);
 	return mm_wl_slo_of(opts, &record, ret_slo);
 }

@@ -33,7 +33,7 @@
  * T(s). Besides, T >= arrival + outputs * W / hbm of each single request.
  */
 
-struct need {            /* of one model */
+struct model_need {      /* of one model */
 	double steps;    /* at least */
 	double weights;  /* bytes that a step reads */
 	double kv_read;  /* bytes, all decodes together */
@@ -42,12 +42,12 @@ struct need {            /* of one model */
 	double shortage; /* A; 0 when memory has no end */
 };
 
-struct device {
+struct device_pace {
 	double bps, flops, h2d;
 };
 
 /* Can all be done within @seconds? */
-static bool need_is_feasible(const struct need *need, uint32_t n, const struct device *d,
+static bool need_is_feasible(const struct model_need *need, uint32_t n, const struct device_pace *d,
 			     double seconds)
 {
 	double compute = seconds * d->bps, link = 0, extra[MM_WL_TENANTS_MAX];
@@ -82,7 +82,7 @@ static bool need_is_feasible(const struct need *need, uint32_t n, const struct d
 	}
 }
 
-static double least_seconds(const struct need *need, uint32_t n, const struct device *d)
+static double least_seconds(const struct model_need *need, uint32_t n, const struct device_pace *d)
 {
 	double low = 0, high = 1e-3;
 
@@ -115,7 +115,7 @@ static double kept_by_others(const struct mm_wl_opts *opts, const struct mm_wl_s
 
 /* Adds a request to its model's need, except steps. */
 static void add_request(const struct mm_wl_tenant_sizes *s, const struct mm_arch *a,
-			const struct mm_wl_request *q, bool limited, struct need *need,
+			const struct mm_wl_request *q, bool limited, struct model_need *need,
 			double *outputs, double *tokens)
 {
 	const double decoded = q->output_tokens - 1.0, prompt = q->prompt_tokens;
@@ -135,7 +135,7 @@ static void add_request(const struct mm_wl_tenant_sizes *s, const struct mm_arch
 /* From the requests that arrive from @from_ns on. */
 static void add_up(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 		   const struct mm_wl_case *c, uint32_t t, uint64_t from_ns, bool limited,
-		   struct need *need)
+		   struct model_need *need)
 {
 	const struct mm_wl_tenant_sizes *s = &sizes->tenant[t];
 	const struct mm_arch *a = &opts->tenant[t].shape->arch;
@@ -146,8 +146,8 @@ static void add_up(const struct mm_wl_opts *opts, const struct mm_wl_sizes *size
 			: (double)sizes->pool_bytes;
 	const double others = opts->sharing == MM_WL_MIG ? 0 : kept_by_others(opts, sizes, t);
 
-	*need = (struct need){ .weights = (double)s->layer_bytes * a->layers,
-			       .room = pool - (double)s->weight_bytes - others };
+	*need = (struct model_need){ .weights = (double)s->layer_bytes * a->layers,
+				     .room = pool - (double)s->weight_bytes - others };
 	for (uint32_t i = c->stream[t].n; i-- > 0;) {
 		if (c->stream[t].request[i].arrival_ns < from_ns)
 			break;
@@ -157,10 +157,10 @@ static void add_up(const struct mm_wl_opts *opts, const struct mm_wl_sizes *size
 }
 
 static double suffix_seconds(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
-			     const struct device *d, const struct mm_wl_case *c, uint64_t from_ns,
-			     bool limited)
+			     const struct device_pace *d, const struct mm_wl_case *c,
+			     uint64_t from_ns, bool limited)
 {
-	struct need need[MM_WL_TENANTS_MAX];
+	struct model_need need[MM_WL_TENANTS_MAX];
 	double most = 0;
 
 	for (uint32_t t = 0; t < opts->tenants; t++)
@@ -169,7 +169,7 @@ static double suffix_seconds(const struct mm_wl_opts *opts, const struct mm_wl_s
 		return least_seconds(need, opts->tenants, d);
 	for (uint32_t t = 0; t < opts->tenants; t++) {
 		const double f = sizes->tenant[t].fraction;
-		const struct device part = { d->bps * f, d->flops * f, d->h2d * f };
+		const struct device_pace part = { d->bps * f, d->flops * f, d->h2d * f };
 
 		most = fmax(most, least_seconds(&need[t], 1, &part));
 	}
@@ -178,7 +178,7 @@ static double suffix_seconds(const struct mm_wl_opts *opts, const struct mm_wl_s
 
 /* Arrival, and its own steps one after the other. */
 static double alone_seconds(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
-			    const struct device *d, const struct mm_wl_case *c)
+			    const struct device_pace *d, const struct mm_wl_case *c)
 {
 	double last = 0;
 
@@ -212,9 +212,9 @@ void mm_wl_bound(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 		 const struct mm_profile *profile, const struct mm_wl_case *c, bool limited,
 		 struct mm_wl_bound *ret)
 {
-	const struct device d = { .bps = profile->hbm_bps * profile->mem_efficiency,
-				  .flops = profile->f16_flops * profile->flop_efficiency,
-				  .h2d = profile->h2d_bps };
+	const struct device_pace d = { .bps = profile->hbm_bps * profile->mem_efficiency,
+				       .flops = profile->f16_flops * profile->flop_efficiency,
+				       .h2d = profile->h2d_bps };
 	const double step_s = opts->seconds / SUFFIXES;
 	double tokens = 0;
 

@@ -54,7 +54,7 @@ static const char workload_help[] =
 	"  --controller K=V,…       knobs of mmd's controller\n"
 	"  --json                   print JSON instead of a table\n";
 
-enum opt {
+enum workload_flag {
 	OPT_HELP = 'h',
 	OPT_PROFILE = 256,
 	OPT_POOL,
@@ -142,7 +142,7 @@ static const struct {
 };
 
 /* What was said of tenants before it is known how many there are. */
-struct parse {
+struct workload_parser {
 	const struct mm_wl_program *program;
 	struct mm_wl_opts opts;
 	char *shapes, *rates, *lengths;
@@ -164,7 +164,7 @@ const struct mm_wl_policy *mm_wl_policy_at(size_t index)
 	return index < MM_ARRAY_SIZE(known_policies) ? &known_policies[index] : NULL;
 }
 
-MM_PRINTF(2, 3) static int workload_wrong(const struct parse *p, const char *format, ...)
+MM_PRINTF(2, 3) static int workload_wrong(const struct workload_parser *p, const char *format, ...)
 {
 	va_list args;
 
@@ -176,8 +176,9 @@ MM_PRINTF(2, 3) static int workload_wrong(const struct parse *p, const char *for
 	return -EINVAL;
 }
 
-static int workload_parse_number(const struct parse *p, const char *name, const char *text,
-				 uint64_t least, uint64_t most, uint64_t *ret_number)
+static int workload_parse_number(const struct workload_parser *p, const char *name,
+				 const char *text, uint64_t least, uint64_t most,
+				 uint64_t *ret_number)
 {
 	char *end;
 	unsigned long long number;
@@ -193,18 +194,18 @@ static int workload_parse_number(const struct parse *p, const char *name, const 
 	return 0;
 }
 
-static int parse_u32(const struct parse *p, const char *name, const char *text, uint32_t least,
-		     uint32_t most, uint32_t *ret_number)
+static int parse_u32(const struct workload_parser *p, const char *name, const char *text,
+		     uint32_t least, uint32_t most, uint32_t *ret_number)
 {
 	uint64_t number;
-	int err = workload_parse_number(p, name, text, least, most, &number);
+	int r = workload_parse_number(p, name, text, least, most, &number);
 
-	if (!err)
+	if (!r)
 		*ret_number = (uint32_t)number;
-	return err;
+	return r;
 }
 
-static int workload_parse_real(const struct parse *p, const char *name, const char *text,
+static int workload_parse_real(const struct workload_parser *p, const char *name, const char *text,
 			       double least, double most, double *ret_real)
 {
 	char *end;
@@ -218,7 +219,7 @@ static int workload_parse_real(const struct parse *p, const char *name, const ch
 	return 0;
 }
 
-static int workload_parse_size(const struct parse *p, const char *name, const char *text,
+static int workload_parse_size(const struct workload_parser *p, const char *name, const char *text,
 			       uint64_t *ret_bytes)
 {
 	if (mm_size_parse(text, ret_bytes) || !*ret_bytes || *ret_bytes > UINT64_C(1) << 50)
@@ -227,7 +228,7 @@ static int workload_parse_size(const struct parse *p, const char *name, const ch
 }
 
 /* Which of @names is @text? */
-static int parse_word(const struct parse *p, const char *name, const char *text,
+static int parse_word(const struct workload_parser *p, const char *name, const char *text,
 		      const char *const names[], int n, int *ret_index)
 {
 	char known[256] = "";
@@ -243,7 +244,7 @@ static int parse_word(const struct parse *p, const char *name, const char *text,
 	return workload_wrong(p, "--%s '%s' is not one of %s", name, text, known);
 }
 
-static int workload_parse_policies(struct parse *p, char *text)
+static int workload_parse_policies(struct workload_parser *p, char *text)
 {
 	const char *names[MM_ARRAY_SIZE(known_policies)];
 
@@ -265,7 +266,7 @@ static int workload_parse_policies(struct parse *p, char *text)
 	return 0;
 }
 
-static int parse_combo(struct parse *p, const char *text)
+static int parse_combo(struct workload_parser *p, const char *text)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(combos); i++) {
 		if (strcasecmp(text, combos[i].name))
@@ -276,7 +277,7 @@ static int parse_combo(struct parse *p, const char *text)
 	return workload_wrong(p, "--combo '%s' is not C1 or C2", text);
 }
 
-static int workload_parse_slots(struct parse *p, const char *text)
+static int workload_parse_slots(struct workload_parser *p, const char *text)
 {
 	if (strcmp(text, "auto") && strcmp(text, "1") && strcmp(text, "2"))
 		return workload_wrong(p, "--slots '%s' is not auto, 1 or 2", text);
@@ -284,22 +285,22 @@ static int workload_parse_slots(struct parse *p, const char *text)
 	return 0;
 }
 
-static int parse_swap(struct parse *p, const char *text)
+static int parse_swap(struct workload_parser *p, const char *text)
 {
 	uint64_t bytes = 0;
 
 	if (strcmp(text, "0")) {
-		int err = workload_parse_size(p, "swap", text, &bytes);
+		int r = workload_parse_size(p, "swap", text, &bytes);
 
-		if (err)
-			return err;
+		if (r)
+			return r;
 	}
 	p->opts.swap_bytes = bytes;
 	return 0;
 }
 
 /* The controller's own parser says what is wrong; who runs it parses again. */
-static int parse_controller(struct parse *p, const char *text)
+static int parse_controller(struct workload_parser *p, const char *text)
 {
 	struct mm_core_opts unused = { 0 };
 	char why[MM_TUNE_ERROR_BYTES];
@@ -310,7 +311,7 @@ static int parse_controller(struct parse *p, const char *text)
 	return 0;
 }
 
-static int take_case(struct parse *p, int opt, char *arg)
+static int take_case(struct workload_parser *p, int opt, char *arg)
 {
 	struct mm_wl_opts *o = &p->opts;
 
@@ -348,7 +349,7 @@ static int take_case(struct parse *p, int opt, char *arg)
 	}
 }
 
-static int take_engine(struct parse *p, int opt, char *arg)
+static int take_engine(struct workload_parser *p, int opt, char *arg)
 {
 	struct mm_wl_opts *o = &p->opts;
 	int index = 0, err;
@@ -386,9 +387,9 @@ static int take_engine(struct parse *p, int opt, char *arg)
 	}
 }
 
-static int workload_option(struct parse *p, int opt, char *arg)
+static int workload_option(struct workload_parser *p, int opt, char *arg)
 {
-	int err;
+	int r;
 
 	if (opt == OPT_HELP) {
 		printf("%s%s%s  -h, --help, --version\n", p->program->usage, workload_help,
@@ -403,16 +404,16 @@ static int workload_option(struct parse *p, int opt, char *arg)
 		return p->program->take(p->program->user, opt, arg);
 	if (opt == '?')
 		return -EINVAL; /* getopt has said which argument is wrong */
-	err = take_case(p, opt, arg);
-	return err == -ENOENT ? take_engine(p, opt, arg) : err;
+	r = take_case(p, opt, arg);
+	return r == -ENOENT ? take_engine(p, opt, arg) : r;
 }
 
 /* "OPT-13B:35%", "opt-13b:12.5", "OPT-13B" */
-static int workload_parse_tenant(struct parse *p, char *text, struct mm_wl_tenant *tenant)
+static int workload_parse_tenant(struct workload_parser *p, char *text, struct mm_wl_tenant *tenant)
 {
 	char *share = strchr(text, ':');
 	double percent;
-	int err;
+	int r;
 
 	if (share)
 		*share++ = '\0';
@@ -427,56 +428,56 @@ static int workload_parse_tenant(struct parse *p, char *text, struct mm_wl_tenan
 		return 0;
 	if (*share && share[strlen(share) - 1] == '%')
 		share[strlen(share) - 1] = '\0';
-	err = workload_parse_real(p, "shapes", share, 0.1, 100, &percent);
-	if (!err)
+	r = workload_parse_real(p, "shapes", share, 0.1, 100, &percent);
+	if (!r)
 		tenant->share_permille = (uint32_t)lround(percent * 10);
-	return err;
+	return r;
 }
 
-static int parse_shapes(struct parse *p, char *text)
+static int parse_shapes(struct workload_parser *p, char *text)
 {
 	struct mm_wl_opts *o = &p->opts;
-	uint32_t said = 0, unsaid = 0;
+	uint32_t given = 0, without = 0;
 
 	o->tenants = 0;
 	for (char *word; (word = strsep(&text, ","));) {
-		int err;
+		int r;
 
 		if (o->tenants == MM_WL_TENANTS_MAX)
 			return workload_wrong(p, "--shapes: more than %d", MM_WL_TENANTS_MAX);
-		err = workload_parse_tenant(p, word, &o->tenant[o->tenants]);
-		if (err)
-			return err;
-		said += o->tenant[o->tenants].share_permille;
-		unsaid += !o->tenant[o->tenants++].share_permille;
+		r = workload_parse_tenant(p, word, &o->tenant[o->tenants]);
+		if (r)
+			return r;
+		given += o->tenant[o->tenants].share_permille;
+		without += !o->tenant[o->tenants++].share_permille;
 	}
-	if (said > 1000)
-		return workload_wrong(p, "--shapes: the shares are %.1f %% together", said / 10.0);
-	if (unsaid && said + unsaid > SHARE_ALL_PERMILLE)
+	if (given > 1000)
+		return workload_wrong(p, "--shapes: the shares are %.1f %% together", given / 10.0);
+	if (without && given + without > SHARE_ALL_PERMILLE)
 		return workload_wrong(p,
 				      "--shapes: %.1f %% leave nothing for those without a share",
-				      said / 10.0);
+				      given / 10.0);
 	for (uint32_t t = 0; t < o->tenants; t++) {
 		if (!o->tenant[t].share_permille)
-			o->tenant[t].share_permille = (SHARE_ALL_PERMILLE - said) / unsaid;
+			o->tenant[t].share_permille = (SHARE_ALL_PERMILLE - given) / without;
 	}
 	return 0;
 }
 
-static int parse_rates(struct parse *p, char *text)
+static int parse_rates(struct workload_parser *p, char *text)
 {
 	struct mm_wl_opts *o = &p->opts;
 	uint32_t n = 0;
 
 	for (char *word; (word = strsep(&text, ",")); n++) {
-		int err;
+		int r;
 
 		if (n == o->tenants)
 			return workload_wrong(p, "--rate: more than %u values for as many tenants",
 					      o->tenants);
-		err = workload_parse_real(p, "rate", word, 1e-3, 1e6, &o->tenant[n].rate);
-		if (err)
-			return err;
+		r = workload_parse_real(p, "rate", word, 1e-3, 1e6, &o->tenant[n].rate);
+		if (r)
+			return r;
 	}
 	if (n != 1 && n != o->tenants)
 		return workload_wrong(
@@ -487,7 +488,7 @@ static int parse_rates(struct parse *p, char *text)
 	return 0;
 }
 
-static int parse_lengths(struct parse *p, char *text)
+static int parse_lengths(struct workload_parser *p, char *text)
 {
 	struct mm_wl_opts *o = &p->opts;
 	uint32_t n = 0;
@@ -520,32 +521,32 @@ static const char *combo_shapes(const char *name)
 }
 
 /* What depends on how many tenants there are. */
-static int parse_tenants(struct parse *p)
+static int parse_tenants(struct workload_parser *p)
 {
 	struct mm_wl_opts *o = &p->opts;
 	mm_cleanup(mm_free_ptr) char *shapes =
 		strdup(p->shapes ? p->shapes : combo_shapes(o->combo));
 	char rate[] = "4";
-	int err;
+	int r;
 
 	if (!shapes)
 		return -ENOMEM;
-	err = parse_shapes(p, shapes);
-	if (!err)
-		err = parse_rates(p, p->rates ? p->rates : rate);
-	if (!err && p->lengths)
-		err = parse_lengths(p, p->lengths);
-	for (uint32_t t = 0; !err && t < o->tenants; t++) {
+	r = parse_shapes(p, shapes);
+	if (!r)
+		r = parse_rates(p, p->rates ? p->rates : rate);
+	if (!r && p->lengths)
+		r = parse_lengths(p, p->lengths);
+	for (uint32_t t = 0; !r && t < o->tenants; t++) {
 		const uint32_t positions = o->tenant[t].shape->arch.max_position;
 
 		if (!p->lengths)
 			o->tenant[t].lengths = "sharegpt";
 		o->tenant[t].tokens_max = p->max_len ? MM_MIN(p->max_len, positions) : positions;
 	}
-	return err;
+	return r;
 }
 
-static int workload_check(struct parse *p)
+static int workload_check(struct workload_parser *p)
 {
 	const struct mm_wl_opts *o = &p->opts;
 	double requests = 0;
@@ -567,7 +568,7 @@ int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 		  struct mm_wl_opts *ret_opts)
 {
 	struct option all[SHARED_N + MORE_MAX + 1] = { 0 };
-	struct parse p = {
+	struct workload_parser p = {
 		.program = program,
 		.opts = { .profile = "gh200-96",
 			  .page_bytes = UINT64_C(16) << 20,
@@ -583,7 +584,7 @@ int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 			  .swap_bytes = MM_WL_SWAP_AUTO },
 	};
 	size_t n = SHARED_N;
-	int opt, err;
+	int opt, r;
 
 	memcpy(p.opts.policy, known_policies, POLICIES_DEFAULT * sizeof(*known_policies));
 	memcpy(all, shared_options, sizeof(shared_options));
@@ -593,16 +594,16 @@ int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 	}
 	optind = 1;
 	while ((opt = getopt_long(argc, argv, "+h", all, NULL)) != -1) {
-		err = workload_option(&p, opt, optarg);
-		if (err)
-			return err;
+		r = workload_option(&p, opt, optarg);
+		if (r)
+			return r;
 	}
 	if (optind < argc)
 		return workload_wrong(&p, "unexpected argument '%s'", argv[optind]);
-	err = parse_tenants(&p);
-	if (!err)
-		err = workload_check(&p);
-	if (!err)
+	r = parse_tenants(&p);
+	if (!r)
+		r = workload_check(&p);
+	if (!r)
 		*ret_opts = p.opts;
-	return err;
+	return r;
 }

@@ -116,7 +116,7 @@ int mm_wl_case_alone(const struct mm_wl_case *c, uint32_t each, uint64_t apart_n
 
 /* ---- numbers ---- */
 
-struct gather {
+struct metrics_gather {
 	const struct mm_wl_slo *slo;
 	double *ttft, *tpot;
 	size_t n_ttft, n_tpot;
@@ -136,7 +136,7 @@ static bool is_good(const struct mm_wl_slo *slo, uint32_t t, double ttft, double
 	       (!slo->tpot_median_ns[t] || tpot <= tpot_max);
 }
 
-static void served_gather(struct gather *g, uint32_t t, const struct mm_wl_request *q,
+static void served_gather(struct metrics_gather *g, uint32_t t, const struct mm_wl_request *q,
 			  const struct mm_wl_served *s)
 {
 	const double ttft = ttft_ns(q, s), tpot = tpot_ns(s);
@@ -160,7 +160,7 @@ static void served_gather(struct gather *g, uint32_t t, const struct mm_wl_reque
 	g->good_tokens += s->tokens;
 }
 
-static void gather_record(struct gather *g, const struct mm_wl_record *r, uint32_t tenant)
+static void gather_record(struct metrics_gather *g, const struct mm_wl_record *r, uint32_t tenant)
 {
 	const struct mm_wl_case *c = r->c;
 
@@ -187,7 +187,7 @@ static double gap_s(const struct mm_histogram *h, double percent)
 	return (double)mm_histogram_percentile(h, percent) / 1e9;
 }
 
-static void gather_conclude(struct gather *g)
+static void gather_conclude(struct metrics_gather *g)
 {
 	struct mm_wl_metrics *m = &g->m;
 
@@ -217,7 +217,7 @@ int mm_wl_measure(const struct mm_wl_record *const *records, uint32_t n, uint32_
 {
 	mm_cleanup(mm_free_ptr) double *ttft = NULL, *tpot = NULL;
 	mm_cleanup(mm_free_ptr) struct mm_histogram *gaps = calloc(1, sizeof(*gaps));
-	struct gather g = { .slo = slo, .gaps = gaps };
+	struct metrics_gather g = { .slo = slo, .gaps = gaps };
 	size_t requests = 0;
 
 	for (uint32_t i = 0; i < n; i++) {

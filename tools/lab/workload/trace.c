@@ -12,7 +12,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/base/random.h"
 
-enum column { COL_ARRIVAL, COL_PROMPT, COL_OUTPUT, COL_TENANT, COL_COUNT };
+enum trace_column { COL_ARRIVAL, COL_PROMPT, COL_OUTPUT, COL_TENANT, COL_COUNT };
 
 static const char *const column_names[COL_COUNT] = {
 	[COL_ARRIVAL] = "arrival_s",
@@ -21,7 +21,7 @@ static const char *const column_names[COL_COUNT] = {
 	[COL_TENANT] = "tenant",
 };
 
-struct reader {
+struct trace_reader {
 	const char *path;
 	unsigned long line;
 	bool lengths_only; /* arrival_s may be missing */
@@ -38,7 +38,7 @@ static void trace_file_close(FILE **file)
 		fclose(*file);
 }
 
-MM_PRINTF(2, 3) static int trace_refuse(struct reader *r, const char *format, ...)
+MM_PRINTF(2, 3) static int trace_refuse(struct trace_reader *r, const char *format, ...)
 {
 	char what[160];
 	va_list args;
@@ -65,7 +65,7 @@ static int row_push(struct mm_trace *trace, const struct mm_trace_row *row)
 	return 0;
 }
 
-static int read_header(struct reader *r, char *text)
+static int read_header(struct trace_reader *r, char *text)
 {
 	for (int c = 0; c < COL_COUNT; c++)
 		r->at[c] = -1;
@@ -92,7 +92,7 @@ static int read_header(struct reader *r, char *text)
 	return 0;
 }
 
-static int parse_seconds(struct reader *r, const char *text, double *ret_s)
+static int parse_seconds(struct trace_reader *r, const char *text, double *ret_s)
 {
 	char *end;
 	double s = strtod(text, &end);
@@ -109,8 +109,8 @@ static int parse_seconds(struct reader *r, const char *text, double *ret_s)
 	return 0;
 }
 
-static int count_parse(struct reader *r, enum column column, const char *text, unsigned long least,
-		       unsigned long most, uint32_t *ret_count)
+static int count_parse(struct trace_reader *r, enum trace_column column, const char *text,
+		       unsigned long least, unsigned long most, uint32_t *ret_count)
 {
 	char *end;
 	unsigned long value;
@@ -127,7 +127,8 @@ static int count_parse(struct reader *r, enum column column, const char *text, u
 	return 0;
 }
 
-static int read_row(struct reader *r, char *text, uint32_t tenants, struct mm_trace_row *ret_row)
+static int read_row(struct trace_reader *r, char *text, uint32_t tenants,
+		    struct mm_trace_row *ret_row)
 {
 	const char *field[COL_COUNT] = { 0 };
 	struct mm_trace_row row = { 0 };
@@ -155,7 +156,7 @@ static int read_row(struct reader *r, char *text, uint32_t tenants, struct mm_tr
 	return err;
 }
 
-static int read_rows(struct reader *r, FILE *file, uint32_t tenants, struct mm_trace *trace)
+static int read_rows(struct trace_reader *r, FILE *file, uint32_t tenants, struct mm_trace *trace)
 {
 	mm_cleanup(mm_free_ptr) char *text = NULL;
 	size_t room = 0;
@@ -233,7 +234,7 @@ static void trace_reshape(struct mm_trace *trace, const struct mm_trace_shape *s
 		qsort(trace->rows, trace->n, sizeof(*trace->rows), by_arrival);
 }
 
-static int trace_read_file(struct reader *r, uint32_t tenants, struct mm_trace *ret_trace)
+static int trace_read_file(struct trace_reader *r, uint32_t tenants, struct mm_trace *ret_trace)
 {
 	mm_cleanup(mm_trace_done) struct mm_trace trace = { 0 };
 	mm_cleanup(trace_file_close) FILE *file = fopen(r->path, "re");
@@ -257,7 +258,7 @@ static int trace_read_file(struct reader *r, uint32_t tenants, struct mm_trace *
 int mm_trace_read(const char *path, const struct mm_trace_shape *shape, struct mm_trace *ret_trace,
 		  char *errbuf, size_t errbuf_bytes)
 {
-	struct reader r = { .path = path, .errbuf = errbuf, .errbuf_bytes = errbuf_bytes };
+	struct trace_reader r = { .path = path, .errbuf = errbuf, .errbuf_bytes = errbuf_bytes };
 	struct mm_trace trace;
 	int err = trace_read_file(&r, shape->tenants, &trace);
 
@@ -273,10 +274,10 @@ int mm_trace_read(const char *path, const struct mm_trace_shape *shape, struct m
 int mm_trace_read_rows(const char *path, bool lengths_only, struct mm_trace *ret_trace,
 		       char *errbuf, size_t errbuf_bytes)
 {
-	struct reader r = { .path = path,
-			    .lengths_only = lengths_only,
-			    .errbuf = errbuf,
-			    .errbuf_bytes = errbuf_bytes };
+	struct trace_reader r = { .path = path,
+				  .lengths_only = lengths_only,
+				  .errbuf = errbuf,
+				  .errbuf_bytes = errbuf_bytes };
 
 	return trace_read_file(&r, MM_TRACE_TENANTS_MAX, ret_trace);
 }
@@ -301,10 +302,10 @@ static int add_burst(struct mm_trace *trace, uint64_t *state, uint32_t tenant, d
 			.output_tokens = random_between(state, 48, 144),
 			.tenant = tenant,
 		};
-		int err = row_push(trace, &row);
+		int r = row_push(trace, &row);
 
-		if (err)
-			return err;
+		if (r)
+			return r;
 	}
 	return 0;
 }
@@ -316,12 +317,12 @@ int mm_trace_synthesize(const struct mm_trace_shape *shape, struct mm_trace *ret
 	uint32_t burst = 0;
 
 	for (double s = 0; s < shape->duration_s; s += BURST_EVERY_S, burst++) {
-		int err = add_burst(&trace, &state, burst % shape->tenants, s);
+		int r = add_burst(&trace, &state, burst % shape->tenants, s);
 
-		if (!err && burst % 3 == 2)
-			err = add_burst(&trace, &state, (burst + 1) % shape->tenants, s + 0.5);
-		if (err)
-			return err;
+		if (!r && burst % 3 == 2)
+			r = add_burst(&trace, &state, (burst + 1) % shape->tenants, s + 0.5);
+		if (r)
+			return r;
 	}
 	trace_reshape(&trace, shape);
 	*ret_trace = trace;

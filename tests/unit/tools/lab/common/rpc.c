@@ -34,8 +34,8 @@ static void listen_at(char *path, size_t bytes, int *ret_fd)
 
 static void rpc_request(const char *path)
 {
-	int fd = mm_rpc_open(path);
-	json_t *result = fd < 0 ? NULL : mm_rpc_call(fd, "status");
+	int fd = mm_rpc_client_open(path);
+	json_t *result = fd < 0 ? NULL : mm_rpc_client_call(fd, "status");
 
 	_exit(json_is_true(json_object_get(result, "there")) ? 0 : 1);
 }

@@ -79,7 +79,7 @@ static void test_goals(void **state)
 	static const struct {
 		struct mm_goal goal;
 		double ratio;
-		bool judged, reached;
+		bool checked, reached;
 	} cases[] = {
 		{ { MM_GOAL_NONE, 0 }, 1, false, false },
 		{ { MM_GOAL_AT_LEAST, 0.97 }, 0.97, true, true },
@@ -95,8 +95,8 @@ static void test_goals(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
 		bool reached = false;
 
-		assert_int_equal(mm_goal_judge(&cases[i].goal, cases[i].ratio, &reached),
-				 cases[i].judged);
+		assert_int_equal(mm_goal_check(&cases[i].goal, cases[i].ratio, &reached),
+				 cases[i].checked);
 		assert_int_equal(reached, cases[i].reached);
 	}
 }

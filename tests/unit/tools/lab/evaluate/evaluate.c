@@ -166,7 +166,7 @@ static void test_points(void **state)
 	assert_int_equal(of[MM_EVAL_FIG9], 9);
 	assert_int_equal(of[MM_EVAL_FIG17], 6);
 	assert_int_equal(of[MM_EVAL_FIG9] + of[MM_EVAL_FIG17] + of[MM_EVAL_PCIE], eval.n);
-	assert_int_equal(mm_eval_judge(&eval.point[0]), 0);
+	assert_int_equal(mm_eval_check(&eval.point[0]), 0);
 	assert_true(eval.point[0].bound_tok_s > 0 && eval.point[0].kv_fits_bytes > 0);
 	mm_eval_done(&eval);
 }
@@ -178,7 +178,7 @@ struct seen {
 	int codes;
 };
 
-static void job_note(void *user, const struct mm_job *job, size_t ended)
+static void job_note(void *user, const struct mm_eval_job *job, size_t ended)
 {
 	struct seen *seen = user;
 
@@ -189,7 +189,7 @@ static void job_note(void *user, const struct mm_job *job, size_t ended)
 static void test_jobs(void **state)
 {
 	char *argv[5][4];
-	struct mm_job jobs[5];
+	struct mm_eval_job jobs[5];
 	struct seen seen = { 0 };
 	char line[64] = "", script[5][64], out_path[] = "/tmp/mm-jobs-XXXXXX";
 	int signals = mm_signals_open();
@@ -204,11 +204,11 @@ static void test_jobs(void **state)
 		argv[i][1] = (char *)"-c";
 		argv[i][2] = script[i];
 		argv[i][3] = NULL;
-		jobs[i] = (struct mm_job){ .argv = argv[i],
-					   .out_path = i == 3 ? out_path : "/dev/null",
-					   .err_path = "/dev/null" };
+		jobs[i] = (struct mm_eval_job){ .argv = argv[i],
+						.out_path = i == 3 ? out_path : "/dev/null",
+						.err_path = "/dev/null" };
 	}
-	assert_int_equal(mm_jobs_run(jobs, 5, 2, signals, job_note, &seen), 0);
+	assert_int_equal(mm_eval_jobs_run(jobs, 5, 2, signals, job_note, &seen), 0);
 	assert_int_equal(seen.ended, 5);
 	assert_int_equal(seen.codes, 0 + 1 + 2 + 3 + 4);
 	assert_int_equal(WEXITSTATUS(jobs[4].status), 4);
@@ -220,13 +220,13 @@ static void test_jobs(void **state)
 	assert_string_equal(line, "out 3\n");
 	/* A program that is not there is a failed job, not a failed run. */
 	argv[0][0] = (char *)"/nowhere/program";
-	assert_int_equal(mm_jobs_run(jobs, 1, 1, signals, NULL, NULL), 0);
+	assert_int_equal(mm_eval_jobs_run(jobs, 1, 1, signals, NULL, NULL), 0);
 	assert_int_equal(WEXITSTATUS(jobs[0].status), 127);
 	/* A signal ends what runs. */
 	argv[0][0] = (char *)"/bin/sh";
 	snprintf(script[0], sizeof(script[0]), "sleep 1000");
 	kill(getpid(), SIGTERM);
-	assert_int_equal(mm_jobs_run(jobs, 1, 1, signals, NULL, NULL), -EINTR);
+	assert_int_equal(mm_eval_jobs_run(jobs, 1, 1, signals, NULL, NULL), -EINTR);
 	close(signals);
 }
 

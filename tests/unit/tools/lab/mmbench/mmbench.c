@@ -66,13 +66,13 @@ static void test_bad_traces(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_traces); i++) {
 		struct mm_trace trace = { 0 };
 		char why[256] = "", want[160];
-		int err = mm_trace_read(write_file(bad_traces[i].text), &plain_opts, &trace, why,
-					sizeof(why));
+		int r = mm_trace_read(write_file(bad_traces[i].text), &plain_opts, &trace, why,
+				      sizeof(why));
 
 		unlink(path);
 		print_message("%s: %s\n", bad_traces[i].name, why);
 		snprintf(want, sizeof(want), "%s%s", path, bad_traces[i].what);
-		assert_int_equal(err, -EBADMSG);
+		assert_int_equal(r, -EBADMSG);
 		assert_memory_equal(why, want, strlen(want));
 	}
 }

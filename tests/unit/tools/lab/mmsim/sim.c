@@ -313,14 +313,14 @@ static void short_of_memory(const char *line)
 		f.opts.check = i == 0 ? 97 : 0;
 		sim = case_run(&f);
 		for (uint32_t t = 0; t < sim->n_tenants; t++) {
-			uint64_t asked = 0, got = 0;
+			uint64_t requested = 0, got = 0;
 
 			for (uint32_t r = 0; r < f.c.stream[t].n; r++) {
-				asked += f.c.stream[t].request[r].output_tokens;
+				requested += f.c.stream[t].request[r].output_tokens;
 				got += f.record.served[t][r].tokens;
 			}
-			assert_int_equal(asked, got);
-			assert_int_equal(asked, sim->tenants[t].s.tokens);
+			assert_int_equal(requested, got);
+			assert_int_equal(requested, sim->tenants[t].s.tokens);
 		}
 		assert_true(sim_has_trouble(sim));
 		text = case_report(&f, sim);
