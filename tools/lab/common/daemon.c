@@ -17,7 +17,7 @@
 
 #define POLL_MS   20
 #define STOP_NS   (60 * MM_NS_PER_S)
-#define END_NS    (5 * MM_NS_PER_S) /* from the end of its connections to its own */
+#define END_NS    (5 * MM_NS_PER_S) /* from the end of its connections to the end of mmd */
 #define FLAGS_MAX 40
 #define ERR_BYTES MM_SERVE_ERROR_BYTES
 
@@ -64,7 +64,7 @@ int mm_bench_mmd_explain(struct mm_bench_mmd *d, int error, char *err)
 
 	if (!is_connection_lost(error))
 		return r ? r : error;
-	/* Its connections are gone before it is. */
+	/* The connections of an mmd that ends are closed before the process has ended. */
 	while (!r && mm_now_ns() < deadline_ns)
 		r = mm_bench_mmd_pause(d, POLL_MS, err);
 	if (r)
@@ -140,10 +140,10 @@ static uint64_t reply_u64(const json_t *object, const char *key)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-/* The set in force, as `plan show` tells it: the layers of each slot. */
+/* Reads the set in force from the answer to `plan.show`, which lists the layers of each slot. */
 static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set, char *err)
 {
-	uint8_t slot_of[MM_LAYERS_MAX] = { 0 }; /* from 1 */
+	uint8_t slot_of[MM_LAYERS_MAX] = { 0 }; /* slot + 1; 0: the layer is resident */
 	const json_t *slot, *layer;
 	size_t i, k;
 
@@ -164,7 +164,7 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 	return 0;
 }
 
-/* Is the plan that was asked for in force? Return: 1, 0; negative errno. */
+/* Checks whether the requested plan is in force. Return: 1 it is, 0 not yet; negative errno. */
 static int plan_is_in_force(struct mm_bench_mmd *d, uint32_t alpha, uint32_t beta, uint32_t layers,
 			    struct mm_plan_set *set, char *err)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon - an mmd that a benchmark starts, sets plans of, and ends
+ * daemon - an mmd that a benchmark starts, sets plans in, and ends
  *
- * Concept:   the benchmark's own process is a tenant of it, or starts tenants. Every wait looks
- *            whether the daemon is still there and whether a signal came, and has a generous end.
- * Ownership: mm_bench_mmd_stop() ends it and gives back all; accepts a zeroed one.
+ * Concept:   The benchmark's own process is a tenant of this mmd, or starts tenants. Every wait
+ *            checks whether mmd still runs and whether a signal came, and has a generous deadline.
+ * Ownership: mm_bench_mmd_stop() ends mmd and releases everything; accepts a zeroed struct.
  * Threading: one thread.
  * Errors:    a sentence in @err, MM_SERVE_ERROR_BYTES, and negative errno; nothing is printed.
  */
@@ -20,55 +20,58 @@
 
 struct mm_bench_mmd {
 	struct mm_child child;
-	char errors[MM_BENCH_MMD_PATH_BYTES]; /* the file of its stderr; set before */
+	char errors[MM_BENCH_MMD_PATH_BYTES]; /* file for its stderr; set by the caller */
 	char admin[MM_BENCH_MMD_PATH_BYTES + 16];
-	char socket[MM_BENCH_MMD_PATH_BYTES + 16]; /* of tenants */
+	char socket[MM_BENCH_MMD_PATH_BYTES + 16]; /* the socket for tenants */
 	int rpc;
-	int signals; /* borrowed */
+	int signals; /* from mm_signals_open(); borrowed */
 	uint64_t timeout_ns;
 };
 
 /**
- * mm_bench_mmd_start() - start mmd, wait until it answers
- * @d:       errors, signals and timeout_ns are set, all else zero
- * @bin_dir: of the programs
- * @dir:     of its sockets; made
- * @flags:   further ones; NULL ends them
+ * mm_bench_mmd_start() - start mmd and wait until it answers
+ * @d:       errors, signals and timeout_ns are set, all else is zero
+ * @bin_dir: folder of the programs
+ * @dir:     folder for its sockets; is created
+ * @flags:   further flags of mmd; NULL ends the list
  */
 int mm_bench_mmd_start(struct mm_bench_mmd *d, const char *bin_dir, const char *dir,
 		       char *const *flags, char *err);
 
-/* Is it still there? Return: 0; -ECHILD. */
+/* Checks whether mmd still runs. Return: 0; -ECHILD it has ended. */
 int mm_bench_mmd_check(struct mm_bench_mmd *d, char *err);
 
-/* Return: 0 go on; -EINTR a signal came; -ECHILD it ended. */
+/* Waits for @ms milliseconds. Return: 0; -EINTR a signal came; -ECHILD mmd ended. */
 int mm_bench_mmd_pause(struct mm_bench_mmd *d, int ms, char *err);
 
 /**
- * mm_bench_mmd_explain() - why something failed that needs mmd
- * @error: what it failed with; -ECONNRESET, -ECONNREFUSED, -EPIPE: mmd may be gone
- * @err:   its sentence; that mmd ended, how, and its last words, where that is why
+ * mm_bench_mmd_explain() - find out why a call that needs mmd failed
+ * @error: error of the call; -ECONNRESET, -ECONNREFUSED and -EPIPE mean that mmd may have ended
+ * @err:   sentence of the call; replaced by how mmd ended and its last words, where mmd ended
  *
- * Waits a moment for the end of an mmd whose connections have ended.
- * Return: -ECHILD it ended; -EINTR a signal came; @error otherwise.
+ * An mmd whose connections have ended gets a few seconds to end itself.
+ * Return: -ECHILD mmd ended; -EINTR a signal came; @error otherwise.
  */
 int mm_bench_mmd_explain(struct mm_bench_mmd *d, int error, char *err);
 
 /**
- * mm_bench_mmd_set_plan() - so many layers of a tenant away, until that is in force
- * @name:    of the only tenant
+ * mm_bench_mmd_set_plan() - set a tenant's plan and wait until it is in force
+ * @name:    name of the only tenant
  * @alpha:   layers away
  * @beta:    slots
- * @layers:  of its model
+ * @layers:  layers of the tenant's model
  * @ret_set: the set that mmd chose
  *
- * No step may be open meanwhile.
+ * No step may be open during the call.
  */
 int mm_bench_mmd_set_plan(struct mm_bench_mmd *d, const char *name, uint32_t alpha, uint32_t beta,
 			  uint32_t layers, struct mm_plan_set *ret_set, char *err);
 
-/* A number of `status`, or of an object in it: "bytes_streamed", "pages.free". 0: not there. */
+/*
+ * Reads a number of `status`, or of an object in it: "bytes_streamed", "pages.free". The value is
+ * 0 where `status` has no such number.
+ */
 int mm_bench_mmd_status(struct mm_bench_mmd *d, const char *key, uint64_t *ret_value, char *err);
 
-/* Ends it in order; who wants to be sure of its roles too calls mm_procs_sweep() behind it. */
+/* Ends mmd in order. A call of mm_procs_sweep() afterwards makes sure that its roles end, too. */
 void mm_bench_mmd_stop(struct mm_bench_mmd *d);

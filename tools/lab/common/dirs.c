@@ -20,10 +20,7 @@ int mm_bin_dir(char *ret_dir)
 	return 0;
 }
 
-/*
- * Sockets live in it: their paths must be short, so not under a deep TMPDIR unless that was asked
- * for.
- */
+/* The folder gets sockets, whose paths must be short. So it is not made under a deep TMPDIR. */
 int mm_work_dir_make(const char *keep, char *ret_dir)
 {
 	if (!keep) {

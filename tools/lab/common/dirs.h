@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dirs - where our programs are, and where a benchmark's files go
+ * dirs - the folder of the programs, and the folder for a benchmark's files
+ *
+ * Concept:   A benchmark starts programs that lie beside its own, and puts sockets and files into
+ *            a folder that it removes at the end, unless --keep names one that stays.
+ * Errors:    a sentence on stderr and negative errno.
+ * Threading: any.
  */
 #pragma once
 
 #include <limits.h>
 
-/* The folder of this very program, PATH_MAX. Return: 0 or negative errno. */
+/* Finds the folder of the running program. @ret_dir: PATH_MAX. Return: 0 or negative errno. */
 int mm_bin_dir(char *ret_dir);
 
 /**
- * mm_work_dir_make() - a folder for sockets and files
- * @keep:    a path of at most 64 characters that stays; NULL: a temporary one
+ * mm_work_dir_make() - create a folder for sockets and files
+ * @keep:    path of a folder that stays, at most 64 characters; NULL: a temporary one
  * @ret_dir: PATH_MAX; "" on failure
  *
- * Says on stderr what is wrong. Return: 0 or negative errno.
+ * Errors are reported on stderr. Return: 0 or negative errno.
  */
 int mm_work_dir_make(const char *keep, char *ret_dir);
 
-/* Removes it with all that is in it. */
+/* Removes the folder with everything in it. */
 void mm_work_dir_remove(const char *dir);

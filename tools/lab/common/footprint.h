@@ -2,9 +2,10 @@
 /*
  * footprint - how many device pages a model's weights take, from its files' headers
  *
- * Concept: mmbench divides what the weights leave of the pool into equal shares, as an operator
- *          with a static split would. The layout is the one that load will make, of the headers
- *          only.
+ * Concept:   mmbench divides what the weights leave of the pool into equal shares, as an operator
+ *            with a static split would. The layout is the one that the load role will make, but
+ *            only the files' headers are read.
+ * Threading: any.
  */
 #pragma once
 
@@ -12,11 +13,11 @@
 #include <stdint.h>
 
 /**
- * mm_footprint() - pages of one model
- * @dir:        in Hugging Face layout
- * @page_bytes: of the pool
+ * mm_footprint() - count the pages of one model
+ * @dir:        folder in Hugging Face layout
+ * @page_bytes: page size of the pool
  * @ret_pages:  written only on success
- * @errbuf:     gets what is wrong with which file
+ * @errbuf:     on failure, names the file and what is wrong with it
  *
  * Return: 0; as mm_measure_folder().
  */

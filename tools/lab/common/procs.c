@@ -17,7 +17,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 
-#define LOG_LINES 3 /* that last words have, at most */
+#define LOG_LINES 3 /* log lines that are kept as last words, at most */
 
 uint64_t mm_now_ns(void)
 {
@@ -238,7 +238,10 @@ int mm_procs_sweep(void)
 {
 	int n, total = 0;
 
-	/* Their children become ours as they die: again, until there are none. */
+	/*
+	 * The children of a killed child become children of this process: repeat until there are
+	 * none.
+	 */
 	while ((n = kill_children()) > 0) {
 		for (int i = 0; i < n; i++)
 			waitpid(-1, NULL, 0);

@@ -3,10 +3,10 @@
  * procs - child processes that never outlive us
  *
  * Concept:   A child is a program with a pipe to its stdin, a pipe from its stdout that is read by
- *            lines, and its stderr in a file. It gets SIGKILL when we die. We are the subreaper of
- *            all that descends from us, so that no role of a killed daemon is left over either.
- * Ownership: mm_child_done() kills what still runs and reaps it.
- * Threading: one thread; SIGINT and SIGTERM come through mm_signals_open()'s fd.
+ *            lines, and its stderr in a file. It gets SIGKILL when the parent dies. The parent is
+ *            the subreaper of all its descendants, so that no role of a killed mmd is left over.
+ * Ownership: mm_child_done() kills a child that still runs, and reaps it.
+ * Threading: one thread; SIGINT and SIGTERM arrive through the fd of mm_signals_open().
  */
 #pragma once
 
@@ -19,57 +19,62 @@
 
 struct mm_child {
 	const char *name;     /* borrowed; for messages */
-	const char *err_path; /* borrowed; stderr goes there */
+	const char *err_path; /* borrowed; file for its stderr */
 	pid_t pid;            /* 0 = not running */
 	int in, out;          /* its stdin and stdout, or -1 */
-	int status;           /* of wait, once pid is 0 again */
+	int status;           /* from waitpid(), once pid is 0 again */
 	bool started;
 	char line[MM_CHILD_LINE_BYTES];
 	size_t fill;
 };
 
-/* SIGINT and SIGTERM as a readable fd, and subreaping. Return: an fd, or negative errno. */
+/*
+ * Makes SIGINT and SIGTERM readable from an fd, and the process a subreaper. Return: the fd, or
+ * negative errno.
+ */
 int mm_signals_open(void);
 
 /**
  * mm_child_start() - run a program
- * @child: name and err_path are set, all else zero
- * @argv:  argv[0] is the path; NULL ends it
+ * @child: name and err_path are set, all else is zero
+ * @argv:  argv[0] is the path; NULL ends the list
  *
  * Return: 0, or negative errno (a program that cannot be executed exits with 127).
  */
 int mm_child_start(struct mm_child *child, char *const argv[]);
 
 /**
- * mm_child_line() - the next whole line that the child wrote, if there is one
+ * mm_child_line() - take the next whole line that the child wrote, if there is one
  * @child:    started
- * @ret_line: written when 1; a copy of at most @bytes, without the line end
+ * @ret_line: written when 1 is returned; a copy of at most @bytes, without the line end
  *
- * Never blocks. Return: 1 a line, 0 none now, negative errno or -EPIPE at the end.
+ * Never blocks. Return: 1 a line, 0 none yet, -EPIPE at the end of the output, negative errno.
  */
 int mm_child_line(struct mm_child *child, char *ret_line, size_t bytes);
 
-/* Writes a line to its stdin. Return: 0 or negative errno. */
+/* Writes a line to the child's stdin. Return: 0 or negative errno. */
 int mm_child_send(struct mm_child *child, const char *line);
 
-/* Takes notice of its end without waiting. Return: true when it has ended. */
+/* Reaps the child if it has ended; does not wait. Return: true when it has ended. */
 bool mm_child_ended(struct mm_child *child);
 
-/* Waits for its end until @deadline_ns, then kills it. Return: true when it ended by itself. */
+/* Waits for its end until @deadline_ns, then kills it. Return: true if it ended by itself. */
 bool mm_child_wait(struct mm_child *child, uint64_t deadline_ns);
 
-/* "exit status 1" or "killed by signal 9", in @buf. */
+/* Writes "exit status 1" or "killed by signal 9" into @buf, and returns it. */
 const char *mm_child_how(const struct mm_child *child, char *buf, size_t bytes);
 
 /*
- * The last sentence on its stderr; where there is none, the last lines of its log; or "". One role
- * of mmd may log that another has ended after that one said why.
+ * Copies the last line on its stderr that is not a log line into @buf, and returns it. Where there
+ * is none, it is the last lines of the log, joined; or "". The last log line alone would not do:
+ * one role of mmd may log that another has ended, after that other has logged the reason.
  */
 const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t bytes);
 
+/* Kills and reaps the child, and closes its pipes. Accepts a zeroed struct. */
 void mm_child_done(struct mm_child *child);
 
-/* Kills and reaps whatever still descends from us. Return: how many there were. */
+/* Kills and reaps all descendants of this process. Return: how many there were. */
 int mm_procs_sweep(void);
 
 uint64_t mm_now_ns(void);

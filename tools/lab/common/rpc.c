@@ -12,7 +12,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 
-#define TIMEOUT_S       180 /* mmd answers when its pages are made; generous: a slow host */
+#define TIMEOUT_S       180 /* mmd answers once its pages are made; generous, for a slow host */
 #define REPLY_BYTES_MAX (1 << 20)
 
 int mm_rpc_client_open(const char *socket_path)
@@ -35,7 +35,7 @@ int mm_rpc_client_open(const char *socket_path)
 	return ready;
 }
 
-/* One line into @text, without its end. Return: its length, or negative errno. */
+/* Reads one line into @text. Return: its length without the line end, or negative errno. */
 static ssize_t reply_read_line(int fd, char *text, size_t room)
 {
 	size_t fill = 0;
@@ -43,7 +43,7 @@ static ssize_t reply_read_line(int fd, char *text, size_t room)
 	while (fill < room) {
 		ssize_t got = recv(fd, text + fill, room - fill, 0);
 
-		/* With a timeout, who was stopped and goes on is told so, too. */
+		/* With SO_RCVTIMEO set, recv() fails with EINTR also after SIGSTOP and SIGCONT. */
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)

@@ -31,7 +31,7 @@ void mm_series_done(struct mm_series *s)
 	*s = (struct mm_series){ 0 };
 }
 
-/* Sorts @values. */
+/* Percentiles of @values, which get sorted. */
 static struct mm_summary values_summarize(double *values, uint32_t n)
 {
 	return (struct mm_summary){ .median = mm_percentile(values, n, 50),

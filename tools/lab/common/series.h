@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * series - what was measured again and again, and how it compares with its reference
+ * series - repeated measurements of one figure, and how they compare with those of a reference
  *
- * Concept:   figure and reference are measured in turn, n times each. Medians are compared; the
- *            spread is told by p10 and p90 (nearest rank), of each, and of the ratio of each pair,
- *            from which what drifts on both sides has gone.
- * Ownership: mm_series_done() frees; a zeroed one is empty.
- * Errors:    adding to a series when memory is short leaves the value out, and `lost` counts it.
+ * Concept:   Figure and reference are measured alternately, n times each. Medians are compared.
+ *            The spread is given by p10 and p90 (nearest rank): of the figure, of the reference,
+ *            and of the ratio of each pair, in which a drift that affects both cancels out.
+ * Ownership: mm_series_done() frees the values; a zeroed series is empty.
+ * Threading: one thread per series.
+ * Errors:    a value for which there is no memory is left out, and counted in `lost`.
  */
 #pragma once
 
@@ -23,25 +24,25 @@ void mm_series_done(struct mm_series *series);
 
 struct mm_summary {
 	double median, p10, p90;
-	uint32_t n; /* 0: all else is 0 */
+	uint32_t n; /* if 0, all else is 0 */
 };
 
-/* Leaves the series in its order. */
+/* Summarizes the values; the order of the series does not change. */
 struct mm_summary mm_series_summary(const struct mm_series *series);
 
 /*
- * Figure by reference, pair by pair: as many as the shorter has; pairs of a reference <= 0 are left
- * out.
+ * Summarizes figure / reference, pair by pair, over the length of the shorter series. Pairs whose
+ * reference is not above 0 are left out.
  */
 struct mm_summary mm_series_pairs(const struct mm_series *figure,
 				  const struct mm_series *reference);
 
 enum mm_goal_kind { MM_GOAL_NONE, MM_GOAL_AT_LEAST, MM_GOAL_AT_MOST };
 
-struct mm_goal { /* of a ratio */
+struct mm_goal { /* a bound that the ratio of figure to reference should keep */
 	enum mm_goal_kind kind;
 	double bound;
 };
 
-/* false where there is nothing to judge: no goal, no number. */
+/* Return: false if there is no goal, or @ratio is not a positive number. */
 bool mm_goal_check(const struct mm_goal *goal, double ratio, bool *ret_reached);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * words - flags' values on a command line, and what is said about those that are wrong
+ * words - values of flags on mmbench's command line
  *
- * Ownership: nothing.
- * Threading: any; writes to stderr.
+ * Concept:   Values are parsed here, and a wrong one is refused with one sentence on stderr.
+ * Threading: any.
  */
 #pragma once
 
@@ -12,23 +12,23 @@
 #include "libclient/base/base.h"
 
 /**
- * mm_words_refuse() - says in one line what is wrong, and where there is help
- * @command: of mmbench
+ * mm_words_refuse() - print one line on stderr: what is wrong, and where to find help
+ * @command: subcommand of mmbench
  *
  * Return: -EINVAL.
  */
 MM_PRINTF(2, 3) int mm_words_refuse(const char *command, const char *format, ...);
 
 /**
- * mm_words_number() - a whole number
- * @command:    of mmbench
- * @name:       the flag's, without dashes
+ * mm_words_number() - parse a whole number
+ * @command:    subcommand of mmbench
+ * @name:       name of the flag, without dashes
  * @text:       its value
- * @least:      smallest that will do
- * @most:       largest
+ * @least:      smallest number that is allowed
+ * @most:       largest number that is allowed
  * @ret_number: written only on success
  *
- * Return: 0; -EINVAL, and it was said.
+ * Return: 0; -EINVAL, with a sentence on stderr.
  */
 int mm_words_number(const char *command, const char *name, const char *text, uint64_t least,
 		    uint64_t most, uint64_t *ret_number);

@@ -4,10 +4,11 @@
  *
  * Concept:    A point is one run of mmsim: a case at one load, under all policies, over several
  *             windows of the trace. Points that differ in load alone are a curve of a chart; charts
- *             belong to a section, which is a figure of the paper or a question of ours. points.c
- *             lists them, this runs them, figures.c writes what came out, targets.c holds it
- *             against what must be reached: from the data, never from memory.
+ *             belong to a section, which is a figure of the paper or a question of our own.
+ *             points.c lists the points, evaluate.c runs them, figures.c writes the results, and
+ *             targets.c compares them with the targets. Every number comes from the runs.
  * Ownership:  struct mm_eval owns its points; mm_eval_done() frees them.
+ * Threading:  one thread.
  */
 #pragma once
 
@@ -31,8 +32,8 @@ enum mm_eval_section {
 	MM_EVAL_FIG17,
 	MM_EVAL_PCIE,
 	MM_EVAL_LINK,
-	MM_EVAL_ABLATION, /* each knob of ours off */
-	MM_EVAL_GRID,     /* never worse */
+	MM_EVAL_ABLATION, /* each knob of the controller switched off */
+	MM_EVAL_GRID,     /* many cases, in none of which remap may be worse */
 	MM_EVAL_SECTIONS
 };
 
@@ -41,25 +42,25 @@ enum mm_eval_section {
 struct mm_eval_point {
 	enum mm_eval_section section;
 	char id[128];
-	char chart[64];                /* of the section */
+	char chart[64];                /* chart of the section that the point belongs to */
 	char variant[64];              /* curve of the chart; "": the curves are the policies */
 	char line[MM_EVAL_LINE_BYTES]; /* flags of mmsim */
-	double load; /* of what the device could serve at most; 0: a rate as stated */
+	double load; /* fraction of the rate that the device could serve at most; 0: @rate is given */
 	double rate; /* requests/s of all tenants together */
-	/* after the run */
-	json_t *json;      /* NULL: it failed, */
-	char failure[256]; /* and why */
+	/* set by the run */
+	json_t *json;      /* NULL: the run failed */
+	char failure[256]; /* why it failed */
 	double wall_s;
-	double bound_tok_s;   /* certified; mean of the windows */
-	double kv_fits_bytes; /* KV up to which weights make room without waiting */
+	double bound_tok_s;   /* certified bound of throughput; mean of the windows */
+	double kv_fits_bytes; /* KV for which weights make room without a step that waits */
 };
 
 struct mm_eval_opts {
 	bool quick;
 	const char *out_dir;
-	const char *trace_path, *alpaca; /* NULL, "alpaca": made from the seed */
+	const char *trace_path, *alpaca; /* if NULL, or "alpaca": made from the seed */
 	const char *simulator;
-	const char *only; /* sections by name, or NULL */
+	const char *only; /* names of the sections to run; NULL: all */
 	uint32_t jobs, windows;
 	uint64_t seed;
 	double seconds;
@@ -70,31 +71,31 @@ struct mm_eval {
 	struct mm_eval_point *point;
 	size_t n, room;
 	double wall_s;
-	bool plots; /* gnuplot is there */
+	bool plots; /* gnuplot is installed */
 };
 
-/* By name, as --only says; NULL: no such section. */
+/* The name of a section, as --only takes it; NULL: no such section. */
 const char *mm_eval_section_name(enum mm_eval_section section);
 
 /**
- * mm_eval_points() - what is to be run
+ * mm_eval_points() - list the points that are to be run
  * @eval: opts are set
  *
- * Says on stderr what is wrong. Return: 0 or negative errno.
+ * Errors are reported on stderr. Return: 0 or negative errno.
  */
 int mm_eval_points(struct mm_eval *eval);
 void mm_eval_done(struct mm_eval *eval);
 
-/* Computes a point's bound, over the same windows as its run. Return: 0 or negative errno. */
+/* Computes a point's bound over the same windows as its run. Return: 0 or negative errno. */
 int mm_eval_check(struct mm_eval_point *point);
 
-/* ---- what came out ---- */
+/* ---- results ---- */
 
-/* A number of a policy over all windows; NAN where there is none. */
+/* The number @key of a policy over all windows; NAN if the point has none. */
 double mm_eval_value(const struct mm_eval_point *point, const char *policy, const char *key);
 bool mm_eval_has(const struct mm_eval_point *point, const char *policy);
 
-/* Of policy @a over @b, window by window, 95 %. */
+/* The ratio of policy @a to policy @b, window by window, with its interval of 95 %. */
 struct mm_ratio;
 struct mm_ratio mm_eval_ratio(const struct mm_eval_point *point, const char *a, const char *b,
 			      const char *key);
@@ -105,7 +106,7 @@ struct mm_ratio mm_eval_ratio(const struct mm_eval_point *point, const char *a, 
  */
 double mm_eval_gain(const struct mm_eval_point *point, const char *policy);
 
-/* Does the demand, as seen under unlimited memory, fit what weights can give? */
+/* Does the peak of KV under unlimited memory fit what weights can make room for? */
 bool mm_eval_fits(const struct mm_eval_point *point);
 
 /* Writes the sections with their tables, and plots beside them. Return: 0 or negative errno. */
@@ -114,27 +115,27 @@ int mm_eval_figures(struct mm_eval *eval, FILE *out);
 void mm_eval_targets(const struct mm_eval *eval, FILE *out);
 
 /*
- * One chart as SVG in figures, by gnuplot; what it is made from lies in data. Return: 0 or negative
- * errno.
+ * Draws one chart with gnuplot: an SVG file in the folder `figures`, from a file in `data`. Return:
+ * 0 or negative errno.
  */
 int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const char *chart);
 
 /* The curves of a chart: variants, or policies. */
 struct mm_eval_curve {
-	const char *label;   /* for people */
-	const char *variant; /* of its points */
+	const char *label;   /* in the legend */
+	const char *variant; /* variant of its points */
 	const char *policy;
 };
 #define MM_EVAL_CURVES_MAX 16
 uint32_t mm_eval_curves(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
 			struct mm_eval_curve ret[MM_EVAL_CURVES_MAX]);
-/* The chart's loads, ascending, by rate. Return: how many. */
+/* The rates of the chart's points, ascending. Return: how many. */
 #define MM_EVAL_RATES_MAX 32
 uint32_t mm_eval_rates(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
 		       double ret[MM_EVAL_RATES_MAX]);
-/* NULL: no such point. */
+/* Finds a point; NULL: there is none. */
 const struct mm_eval_point *mm_eval_find(const struct mm_eval *eval, enum mm_eval_section section,
 					 const char *chart, const char *variant, double rate);
 
-/* @argv[0] is "evaluate". Return: the exit status. */
+/* The subcommand `mmbench evaluate`; @argv[0] is "evaluate". Return: the exit status. */
 int mm_bench_evaluate(int argc, char **argv);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu - `mmbench gpu`: the mechanism's costs on the device that is there, each against a reference
+ * gpu - `mmbench gpu`: costs of the mechanism on this machine's device, each against a reference
  *
  * Concept:   A part measures one thing. It runs in a child process of its own, which opens the
  *            driver, starts an mmd where it needs one, and writes a line of JSON for each result
- *            into a pipe. The parent never opens the driver; it ends a part that takes too long
- *            with all that descends from it, and goes on with the next. What was measured until
- *            then is in the file already. A result is a figure and its reference, measured in turn
- *            within one run (series.h).
+ *            into a pipe. The parent never opens the driver; it ends a part that takes too long,
+ *            with all its descendants, and goes on with the next. Results until then are in the
+ *            file already. A result is a figure and its reference, measured alternately within
+ *            one run (series.h).
+ * Ownership: the parent owns struct mm_gpu_bench; each part works on the copy that fork() made.
+ * Threading: one thread per process.
  * Errors:    a part returns negative errno with the sentence in bench->err; -EOPNOTSUPP means that
- *            what it measures is not there, which is no failure.
+ *            the device lacks the feature that the part measures, which is no failure.
  */
 #pragma once
 
@@ -32,7 +34,7 @@ struct mm_gpu_part {
 	int (*run)(struct mm_gpu_bench *bench);
 };
 
-extern const struct mm_gpu_part mm_gpu_parts[]; /* ended by one without a name */
+extern const struct mm_gpu_part mm_gpu_parts[]; /* the last one has no name */
 #define MM_GPU_PARTS_MAX 16
 
 struct mm_gpu_opts {
@@ -40,54 +42,57 @@ struct mm_gpu_opts {
 	const char *driver;
 	uint32_t device;
 	uint64_t pages[MM_GPU_PAGES_MAX];
-	uint32_t n_pages; /* 0: by device */
-	uint32_t repeat;  /* 0: by device */
+	uint32_t n_pages; /* 0: as suits the device */
+	uint32_t repeat;  /* 0: as suits the device */
 	uint64_t timeout_s;
 	const char *out_path, *keep_dir, *kernels, *model;
 	bool quick, json;
 };
 
-/* Return: 0; 1 there is nothing more to do; negative: wrong, told on stderr. */
+/*
+ * Reads the command line. Return: 0; 1 there is nothing more to do; negative errno with a sentence
+ * on stderr.
+ */
 int mm_gpu_options(int argc, char **argv, struct mm_gpu_opts *ret_opts);
 
-struct mm_gpu_shape { /* of a model of OPT's family */
+struct mm_gpu_shape { /* shape of a model of OPT's family */
 	uint32_t layers, hidden, heads, vocab, positions;
 };
 
-/* How much of everything: for a device, or for a rehearsal. */
+/* Sizes and counts of all measurements: one set for a device, one for a rehearsal. */
 struct mm_gpu_sizes {
 	uint64_t pages[MM_GPU_PAGES_MAX];
 	uint32_t n_pages;
 	uint32_t repeat;
-	uint64_t grant_bytes;  /* of KV that is wanted at once */
+	uint64_t grant_bytes;  /* KV that is wanted at once */
 	uint64_t buffer_bytes; /* larger than the device's caches */
-	uint64_t load_bytes;   /* of each array of a load: more than caches hold, a short launch */
-	uint64_t arena_bytes;  /* of keys and values */
+	uint64_t load_bytes;   /* each array of a load: more than caches hold, yet a short launch */
+	uint64_t arena_bytes;  /* keys and values */
 	uint32_t row_hidden;   /* elements of a row of activations */
 	uint64_t copied_bytes; /* by a bare loop of copies, in one measurement */
-	uint64_t pool_bytes;   /* of mmd, beside the weights */
+	uint64_t pool_bytes;   /* managed by mmd, beside the weights */
 	struct mm_gpu_shape cycling;                     /* the model whose layers cycle */
-	struct mm_gpu_shape served;                      /* the one that mmserve serves */
-	uint32_t requests, prompt_tokens, output_tokens; /* that it serves */
-	uint32_t serve_repeat;                           /* how often it serves them, in each way */
-	uint32_t steps;                                  /* of one measurement */
+	struct mm_gpu_shape served;                      /* the model that mmserve serves */
+	uint32_t requests, prompt_tokens, output_tokens; /* what mmserve serves */
+	uint32_t serve_repeat;                           /* how often, in each way of serving */
+	uint32_t steps;                                  /* in one measurement */
 };
 
 struct mm_gpu_bench {
 	struct mm_gpu_opts opts;
 	struct mm_gpu_sizes sizes;
-	bool rehearsal; /* the device is made of software: numbers mean nothing */
-	bool timed;     /* it keeps a modelled device's time: no bytes are needed */
+	bool rehearsal; /* the device is a software GPU, whose numbers mean nothing */
+	bool timed;     /* the software GPU keeps the time of a modelled device; needs no bytes */
 	char bin_dir[PATH_MAX], work_dir[PATH_MAX];
 	int signals, out;
 	const char *part;
 	char err[MM_SERVE_ERROR_BYTES];
 };
 
-/* Says what is wrong in bench->err. Return: @error. */
+/* Writes a sentence into bench->err. Return: @error. */
 MM_PRINTF(3, 4) int mm_gpu_fail(struct mm_gpu_bench *bench, int error, const char *format, ...);
 
-/* A line on stderr: what is measured now. */
+/* Prints a line on stderr: what is measured now. */
 MM_PRINTF(2, 3) void mm_gpu_progress(const struct mm_gpu_bench *bench, const char *format, ...);
 
 struct mm_gpu_result {
@@ -96,16 +101,16 @@ struct mm_gpu_result {
 	const struct mm_series *figure;
 	const struct mm_series *reference; /* NULL: none */
 	const char *reference_name;
-	struct mm_goal goal; /* of figure by reference */
+	struct mm_goal goal; /* for figure / reference */
 	json_t *params;      /* taken over; NULL: none */
-	json_t *more;        /* likewise: further members */
+	json_t *more;        /* further members, taken over; NULL: none */
 };
 
-/* To the parent. Return: 0; negative errno, with the sentence in bench->err. */
+/* Sends a result to the parent. Return: 0; negative errno, with the sentence in bench->err. */
 int mm_gpu_result(struct mm_gpu_bench *bench, const struct mm_gpu_result *result);
 
-/* One line as a table has it, from a result's JSON. */
+/* Prints the JSON of a result as a row of a table. */
 void mm_gpu_row_print(const json_t *row, bool rehearsal);
 
-/* @argv[0] is "gpu". Return: the exit status. */
+/* The subcommand `mmbench gpu`; @argv[0] is "gpu". Return: the exit status. */
 int mm_bench_gpu(int argc, char **argv);

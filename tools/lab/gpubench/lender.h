@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_lender - a process that makes pages and passes their descriptors, and does nothing else
+ * gpu_lender - a process that does nothing but make pages and pass their descriptors
  *
- * Concept:   what an import costs is measured with handles that another process made, as mmd's are.
- *            It must be forked before this process opens the driver.
- * Ownership: the process ends when the lender is closed. Descriptors are the caller's.
+ * Concept:   The cost of an import is measured with handles that another process made, as mmd does.
+ *            The lender must be forked before this process opens the driver.
+ * Ownership: the process ends when the lender is closed. The caller closes the descriptors.
+ * Threading: one thread.
+ * Errors:    negative errno, with the sentence in bench->err.
  */
 #pragma once
 
@@ -19,7 +21,7 @@ struct mm_gpu_lender {
 
 int mm_gpu_lender_open(struct mm_gpu_lender *lender, struct mm_gpu_bench *bench);
 
-/* New pages in place of those before. @ret_fds: [n], written only on success. */
+/* Has @n new pages made in place of the previous ones. @ret_fds: [n], written only on success. */
 int mm_gpu_lender_lend(struct mm_gpu_lender *lender, uint64_t page_bytes, uint32_t n, int *ret_fds);
 
 void mm_gpu_lender_close(struct mm_gpu_lender *lender);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_parts - what `mmbench gpu` can measure; Documentation/mmbench.md says what each number is
+ * gpu_parts - the parts of `mmbench gpu`
+ *
+ * Concept:   Each part measures one thing, in a process of its own (gpubench.h).
+ *            Documentation/mmbench.md explains the numbers.
+ * Threading: one thread.
  */
 #pragma once
 

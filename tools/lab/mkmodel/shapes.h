@@ -2,7 +2,9 @@
 /*
  * shapes - a list of models' shapes: JSON, {"models": [{"name", "family", "n_layers", ...}, ...]}
  *
- * Ownership:  mk_shapes_done() gives back what mk_shapes_read() filled; accepts zeroed ones.
+ * Concept:    The whole file is read and checked at once; models are found by name.
+ * Ownership:  mk_shapes_done() frees the list that mk_shapes_read() filled; accepts a zeroed one.
+ * Threading:  one thread.
  */
 #pragma once
 
@@ -20,11 +22,11 @@ struct mk_shapes {
 
 /**
  * mk_shapes_read() - read and check a list
- * @path: of the file
+ * @path: path of the file
  * @ret:  written only on success
  * @err:  gets the sentence, MK_ERROR_BYTES
  *
- * Return: 0; -EBADMSG not such a list; -ENOMEM; other negative errno of the file.
+ * Return: 0; -EBADMSG the file is not such a list; -ENOMEM; another negative errno of reading.
  */
 int mk_shapes_read(const char *path, struct mk_shapes *ret, char *err);
 void mk_shapes_done(struct mk_shapes *shapes);

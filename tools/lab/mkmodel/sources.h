@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sources - where mkmodel's weights come from: a llama2.c checkpoint, or a seed
+ * sources - the sources of mkmodel's weights: a llama2.c checkpoint, or a seed
  *
- * Ownership: mk_llama2c_close() gives back what mk_llama2c_open() mapped; a random source has
- *            nothing to give back.
- * Threading: none shared.
+ * Concept:   A source is a row function and its context (hf.h). The checkpoint is mapped into
+ *            memory; random weights are computed row by row.
+ * Ownership: mk_llama2c_close() unmaps the checkpoint; a random source owns nothing.
+ * Threading: row functions may run on several threads at once.
  */
 #pragma once
 
@@ -22,12 +23,15 @@ struct mk_llama2c {
  * @ret_ckpt: written only on success; give back with mk_llama2c_close()
  * @err:     gets the sentence, MK_ERROR_BYTES
  *
- * Return: 0; -EBADMSG not such a checkpoint; other negative errno.
+ * Return: 0; -EBADMSG the file is not such a checkpoint; another negative errno.
  */
 int mk_llama2c_open(const char *path, struct mk_llama2c *ret_ckpt, char *err);
 void mk_llama2c_close(struct mk_llama2c *ckpt);
 
-/* llama2.c rotates adjacent pairs, HF rotates halves: rows of Q and K are permuted to match. */
+/*
+ * Fills a row from a checkpoint. llama2.c rotates adjacent pairs, Hugging Face rotates halves: so
+ * the rows of Q and K are permuted.
+ */
 mk_row_fn mk_llama2c_row;
 
 struct mk_random {
@@ -35,5 +39,5 @@ struct mk_random {
 	uint64_t seed;
 };
 
-/* A row depends on seed, weight, layer and row only. */
+/* Fills a row with random numbers, which depend only on seed, weight, layer and row. */
 mk_row_fn mk_random_row;

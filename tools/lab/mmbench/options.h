@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * options - what `mmbench serve` was asked to do
+ * options - the command line of `mmbench serve`
  *
- * Concept:   the command line, checked: whoever reads this struct may rely on every field. Strings
- *            point into argv.
+ * Concept:    The command line is parsed and checked once.
+ * Ownership:  strings point into argv.
+ * Threading:  one thread.
+ * Invariants: after mm_bench_options() every field is in its range.
  */
 #pragma once
 
@@ -21,7 +23,7 @@
 
 extern const char *const mm_policy_names[MM_POLICY_COUNT];
 
-/* Further words of a command line. */
+/* Further words for a command line of mmd or mmserve. */
 struct mm_bench_words {
 	char *word[MM_BENCH_EXTRA_MAX];
 	uint32_t n;
@@ -32,13 +34,13 @@ struct mm_bench_opts {
 	const char *trace_path;                  /* NULL: synthetic */
 	const char *driver;                      /* software, cuda, or a path */
 	const char *slots;                       /* of mmd: auto, 1 or 2 */
-	const char *keep_dir;                    /* all files stay here; NULL: a temporary folder */
+	const char *keep_dir;                    /* folder for files; NULL: a temporary one */
 	struct mm_trace_shape shape;
-	uint32_t devices;                   /* tenant t lives on device t % devices */
-	struct mm_bench_words mmd, mmserve; /* flags that they get besides */
-	uint64_t pool_bytes;                /* of each device; 0: the models and 60 % */
+	uint32_t devices;                   /* tenant t uses device t % devices */
+	struct mm_bench_words mmd, mmserve; /* further flags for these programs */
+	uint64_t pool_bytes;                /* on each device; 0: the weights and 60 % more */
 	uint64_t page_bytes;
-	uint64_t kv_share_bytes; /* 0: what the weights leave, divided */
+	uint64_t kv_share_bytes; /* 0: an equal part of what the weights leave */
 	uint32_t repeat;
 	uint32_t block_tokens, batch_max, batched_tokens_max;
 	enum mm_policy policy[MM_POLICY_COUNT];
@@ -52,6 +54,6 @@ struct mm_bench_opts {
  * @argc, @argv: from the subcommand on
  * @ret_opts:    written only on success
  *
- * Says on stderr what is wrong. Return: 0; 1 = --help or --version was answered; -EINVAL usage.
+ * Errors are reported on stderr. Return: 0; 1 --help or --version was answered; -EINVAL usage.
  */
 int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report - what people and programs get to read about a set of runs
+ * report - the results of a set of runs, as a table and as JSON
+ *
+ * Concept:   Both forms show the same results: the table is for people, the JSON for programs.
+ * Ownership: everything is borrowed.
+ * Threading: one thread.
  */
 #pragma once
 
@@ -8,14 +12,15 @@
 
 struct mm_report {
 	const struct mm_run_result *result; /* one per policy, in the order of opts->policy */
-	uint64_t token_mismatches;          /* of all runs against the first */
-	uint64_t checksum_failures;         /* of all runs */
+	uint64_t token_mismatches;          /* tokens that differ from the first run, all runs */
+	uint64_t checksum_failures;         /* in all runs */
 	const struct mm_bench_opts *opts;
-	uint64_t pool_bytes; /* of each device */
+	uint64_t pool_bytes; /* on each device */
 	uint64_t kv_share_bytes;
 };
 
+/* Prints the table on stdout. */
 void mm_report_table(const struct mm_report *report);
 
-/* Return: 0; -ENOMEM. */
+/* Prints the JSON object on stdout. Return: 0; -ENOMEM. */
 int mm_report_json(const struct mm_report *report);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * results - what one run produced: every token of every request, and when
+ * results - the output of one run: every token of every request, with its time
  *
- * Concept:   Tenants write a JSON line per finished request and a summary; this reads them back,
- *            compares the ids of two runs, and computes latencies over all requests of all tenants
- *            together. Time to first token counts from the request's arrival in the trace; time
- *            between tokens is each gap between neighbours.
+ * Concept:   Tenants write a JSON line per finished request and a summary; this room reads them
+ *            back, compares the ids of two runs, and computes latencies over all requests of all
+ *            tenants together. Time to first token counts from the request's arrival in the trace;
+ *            time between tokens is each gap between neighbours.
  * Ownership: mm_results_done() frees everything.
+ * Threading: one thread.
  */
 #pragma once
 
@@ -16,19 +17,19 @@
 
 struct mm_result_request {
 	double arrival_s;
-	double *time_s; /* of each token, same clock as arrival_s */
+	double *time_s; /* when each token came, on the clock of arrival_s */
 	uint32_t *id;
 	size_t n;
 };
 
 struct mm_results_tenant {
-	struct mm_result_request *request; /* by the trace's order; n == 0: missing or refused */
+	struct mm_result_request *request; /* in the trace's order; n == 0: missing or refused */
 	size_t n;
-	/* what the tenant says of its run as a whole */
+	/* from the tenant's summary of its run */
 	uint64_t preemptions, steps, checksum_failures;
 	uint64_t swapped_out_bytes, swapped_in_bytes;
 	double stall_p99_s, stall_total_s;
-	bool complete; /* the summary was there */
+	bool complete; /* there was a summary */
 };
 
 struct mm_results {
@@ -42,24 +43,25 @@ struct mm_latency {
 	double ttft_p50_s, ttft_p99_s, tbt_p50_s, tbt_p99_s;
 };
 
+/* Return: 0; -ENOMEM. */
 int mm_results_init(struct mm_results *results, size_t tenants);
 void mm_results_done(struct mm_results *results);
 
 /**
  * mm_results_read() - read one tenant's output
  * @results: initialised
- * @tenant:  which
- * @rows:    requests that the tenant was given
- * @path:    JSON lines
+ * @tenant:  index of the tenant
+ * @rows:    how many requests the tenant was given
+ * @path:    file of JSON lines
  * @errbuf:  gets "file:line: what is wrong"
  *
- * Return: 0; -EBADMSG; -ENOMEM; errno of opening.
+ * Return: 0; -EBADMSG malformed; -ENOMEM; negative errno of opening.
  */
 int mm_results_read(struct mm_results *results, size_t tenant, size_t rows, const char *path,
 		    char *errbuf, size_t errbuf_bytes);
 
-/* Positions at which two runs differ; a token or a request that one of them lacks counts too. */
+/* Counts the positions at which two runs differ, with tokens and requests that one run lacks. */
 uint64_t mm_results_mismatches(const struct mm_results *a, const struct mm_results *b);
 
-/* Return: 0; -ENOMEM. */
+/* Computes throughput and latencies over all tenants. Return: 0; -ENOMEM. */
 int mm_results_latency(const struct mm_results *results, struct mm_latency *ret_latency);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve - `mmbench serve`: a trace under each policy in turn, and whether the tokens are the same
+ * serve - `mmbench serve`: a trace under each policy, and whether the tokens are the same
+ *
+ * Concept:   The same requests are served once under each policy and repetition, by a fresh mmd
+ *            each time (run.h); then the runs are compared.
+ * Threading: one thread.
  */
 #pragma once
 
-/* @argv[0] is "serve". Return: the exit status. */
+/* The subcommand `mmbench serve`; @argv[0] is "serve". Return: the exit status. */
 int mm_bench_serve(int argc, char **argv);

@@ -2,12 +2,12 @@
 /*
  * stepper - a tenant that computes one and the same batch, step after step
  *
- * Concept:    mmserve's forward pass with memory from mmd, without requests and a scheduler: as
- *             many sequences as the batch has, each decodes the token at the end of its context,
- *             again and again. So every step costs the same, and what differs between two steps is
- *             the plan's. A step's time is the device's: from the end of the step before to its own
- *             end, by events on the stream.
- * Ownership:  mm_stepper_close() gives back all; accepts zeroed and half-opened ones.
+ * Concept:    mmserve's forward pass with memory from mmd, without requests and a scheduler: each
+ *             sequence of the batch decodes the token at the end of its context, again and again.
+ *             So every step costs the same, and steps differ only by their plan. A step's time is
+ *             device time, by events on the stream: from the end of the previous step to its own
+ *             end.
+ * Ownership:  mm_stepper_close() frees everything; accepts a struct that is zeroed or half-opened.
  * Threading:  one thread.
  */
 #pragma once
@@ -16,10 +16,10 @@
 
 struct mm_stepper_opts {
 	const char *model;  /* folder */
-	const char *socket; /* of mmd */
+	const char *socket; /* mmd's socket for tenants */
 	const char *kernels;
 	uint32_t batch;   /* sequences */
-	uint32_t context; /* tokens of each, with the one that is decoded */
+	uint32_t context; /* tokens per sequence, with the one that is decoded */
 };
 
 struct mm_stepper {
@@ -31,7 +31,7 @@ struct mm_stepper {
 	struct mm_weights weights;
 	struct mm_kv_arena kv;
 	struct mm_forward forward;
-	CUevent ends[2]; /* of the last steps */
+	CUevent ends[2]; /* ends of the last two steps */
 	uint64_t steps;
 };
 
@@ -40,13 +40,13 @@ struct mm_stepper {
  * @s:   zeroed
  * @err: gets the sentence, MM_SERVE_ERROR_BYTES
  *
- * The device is what MM_SOFTGPU_* in the environment say. Return: 0; negative errno.
+ * The variables MM_SOFTGPU_* of the environment describe the device. Return: 0; negative errno.
  */
 int mm_stepper_open(struct mm_stepper *s, const struct mm_stepper_opts *opts, char *err);
 
 /**
  * mm_stepper_step() - compute a step, and wait for it
- * @ret_ns: device time since the end of the step before; 0 for the first
+ * @ret_ns: device time since the end of the previous step; 0 for the first one
  *
  * Return: 0; negative errno.
  */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steps - `mmbench steps`: how long a step takes under each plan, against what the controller
+ * steps - `mmbench steps`: the duration of a step under each plan, against what the controller
  * computes
  *
- * Concept:    one tenant on a timed software GPU computes the same batch again and again, while
- *             plans are set by hand through mmd's admin interface. The median device time of a step
- *             is compared with mm_plan_set_step_ns() of the set that mmd chose, where a layer's
- *             computation and transfer take what the device's profile says.
+ * Concept:    One tenant on a timed software GPU computes the same batch again and again, while
+ *             plans are set through mmd's admin socket. The median device time of a step is
+ *             compared with mm_plan_set_step_ns() of the set that mmd chose. The times of a layer's
+ *             computation and transfer are those of the device's profile.
+ * Ownership:  plain values; strings point into argv.
+ * Threading:  one thread.
  */
 #pragma once
 
@@ -20,19 +22,22 @@
 
 struct mm_bench_steps_opts {
 	const char *profile; /* as mm_profile_load() takes it */
-	const char *shape;   /* of a model that is built in; NULL: model */
-	const char *model;   /* folder */
+	const char *shape;   /* name of a built-in shape; NULL: model is set */
+	const char *model;   /* folder of a model */
 	uint32_t batch, context;
 	uint32_t alpha[MM_LAYERS_MAX + 1]; /* ascending */
-	uint32_t n_alpha;                  /* 0: all that are possible */
-	bool beta[3];                      /* [1], [2]: those that are wanted */
+	uint32_t n_alpha;                  /* 0: all values that are possible */
+	bool beta[3];                      /* [1], [2]: whether to measure with so many slots */
 	uint32_t steps, warmup;
 	double dilation;
 	uint64_t page_bytes; /* 0: mmd's own choice */
 	bool json;
 };
 
-/* Return: 0; 1 there is nothing more to do; negative: wrong, told on stderr. */
+/*
+ * Reads the command line. Return: 0; 1 there is nothing more to do; negative errno with a sentence
+ * on stderr.
+ */
 int mm_bench_steps_options(int argc, char **argv, struct mm_bench_steps_opts *ret_opts);
 
 struct mm_bench_steps_plan {  /* one measurement */
@@ -46,15 +51,15 @@ struct mm_bench_steps_result {
 	uint32_t layers;
 	uint64_t t_c_ns;      /* a layer's computation, with its part of embedding and head */
 	uint64_t t_t_ns;      /* a layer's transfer */
-	uint64_t layer_bytes; /* that are transferred */
+	uint64_t layer_bytes; /* bytes that a layer's transfer copies */
 	struct mm_bench_steps_plan plans[MM_BENCH_STEPS_PLANS_MAX];
 	uint32_t n;
-	double worst; /* |ratio - 1|, the largest */
+	double worst; /* the largest |ratio - 1| */
 };
 
-/* The table, or the JSON object, on stdout. */
+/* Prints the table, or the JSON object, on stdout. */
 void mm_bench_steps_report(const struct mm_bench_steps_opts *opts,
 			   const struct mm_bench_steps_result *result);
 
-/* @argv[0] is "steps". Return: the exit status. */
+/* The subcommand `mmbench steps`; @argv[0] is "steps". Return: the exit status. */
 int mm_bench_steps(int argc, char **argv);

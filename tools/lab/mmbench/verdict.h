@@ -2,10 +2,11 @@
 /*
  * verdict - what a set of runs shows: ratios to one policy, and what they mean in words
  *
- * Concept:   all other policies are set against recompute, what engines do by themselves, or the
- *            first policy where that was not run. The words are made from the numbers: what was
- *            lost is said as plainly as what was won, and a reason only where the numbers bear it.
- * Ownership: nothing.
+ * Concept:   The policies are compared with recompute, which is what engines do without mmd, or
+ *            with the first policy if recompute was not run. The sentences are made from the
+ *            numbers: losses are stated as plainly as gains, and a reason only if the numbers
+ *            support it.
+ * Threading: one thread.
  */
 #pragma once
 
@@ -24,23 +25,25 @@ enum mm_verdict_figure {
 	MM_VERDICT_FIGURES
 };
 
-/* The run that all others are set against; its place in @report->result. */
+/* Returns the index in @report->result of the run that all others are compared with. */
 uint32_t mm_verdict_base(const struct mm_report *report);
 
-/* Return: what @run has for what @base has; NAN where @base has none of it. */
+/* Return: a figure of @run divided by that of @base; NAN where @base has 0. */
 double mm_verdict_ratio(const struct mm_run_result *run, const struct mm_run_result *base,
 			enum mm_verdict_figure figure);
 
 /*
- * A table of ratios, what they mean, what to try next; nothing where there is nothing to compare.
+ * Prints a table of ratios, what they mean, and what to try next. Prints nothing if there is
+ * nothing to compare.
  */
 void mm_verdict_print(FILE *out, const struct mm_report *report);
 
 /**
- * mm_verdict_json() - the same ratios
+ * mm_verdict_json() - the ratios as JSON
  * @report: of one policy or several
  *
- * Return: {POLICY: {"throughput": r, "ttft_p50": ..., "preemptions": ...}}, without the one that
- * they are to; null for a ratio to nothing. The caller's; NULL when memory is short.
+ * Return: {POLICY: {"throughput": r, "ttft_p50": ..., "preemptions": ...}}, without the policy
+ * that the others are compared with; null for a ratio to 0. The caller owns the reference; NULL
+ * when memory is short.
  */
 json_t *mm_verdict_json(const struct mm_report *report);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * costs - what takes time beside the device: constants of the world around it
+ * costs - times of the host's processors, as constants
  *
- * Everything that a profile states (kernels, copies, calls of the driver) comes from there. These
- * are the processors' part. Documentation/mmsim.md says where each number is from.
+ * Concept:   A profile states the times of kernels, copies and driver calls; these are the times of
+ *            everything else. Documentation/mmsim.md has the source of each number.
  */
 #pragma once
 
@@ -11,17 +11,17 @@
 
 #define MS_US UINT64_C(1000)
 
-/* A thread is woken through a socket or an eventfd. */
+/* Waking a thread through a socket or an eventfd takes this. */
 #define MS_WAKE_NS (10 * MS_US)
-/* xfer looks every 25 us while a step is open: how late it is on average. */
+/* xfer reads the gates every 25 us while a step is open; it is late by half of that on average. */
 #define MS_LOOK_NS (12500)
-/* Of the engine's thread for each step: scheduling, tables, first launches. */
+/* The engine's thread takes this for each step: scheduling, tables, first launches. */
 #define MS_STEP_US 150
 /* From the end of the last kernel to the thread that waits for it. */
 #define MS_SYNC_NS (10 * MS_US)
-/* mmd looks at statistics: MM_SAMPLE_NS of mmd/session.h. */
+/* mmd samples statistics so often, as MM_SAMPLE_NS in mmd/shell/session.h. */
 #define MS_SAMPLE_NS (15 * MM_NS_PER_MS)
-/* Fds that fly at once. */
+/* Descriptors in one message. */
 #define MS_FD_BATCH 64u
-/* Chunks of a copy that is given up which are on the device already: MM_XLINK_DEPTH. */
+/* Chunks of a cancelled copy that are queued on the device already, as MM_XLINK_DEPTH. */
 #define MS_LINK_CHUNKS 3u

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * queue - what happens when: a heap of events, and first-in-first-out lists of values
+ * queue - a heap of events by time, and first-in-first-out lists of values
  *
- * Concept:    events of the same time come out in the order in which they were put in, so that a
- *             run is the same each time. An event names whom it concerns; what it carries waits in
- *             a list there.
- * Ownership:  the caller owns both structs; they grow as needed and are given back by _done().
+ * Concept:    Events of the same time come out in the order in which they were put in, so that a
+ *             run is the same each time. An event has the index of a device or tenant; the data of
+ *             the event are in a list of that device or tenant.
+ * Ownership:  the caller owns both structs; they grow as needed, and _done() frees them.
  * Threading:  one thread.
- * Errors:     none: without memory the program ends.
+ * Errors:     none; the program ends if there is no memory.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 
 struct ms_event {
 	uint64_t at_ns;
-	uint64_t order; /* of being put in */
+	uint64_t order; /* grows with each event that is put in */
 	uint16_t kind;  /* enum ms_event_kind */
 	uint16_t who;   /* device or tenant */
 	uint32_t arg;
@@ -29,7 +29,7 @@ struct ms_heap {
 };
 
 void ms_heap_push(struct ms_heap *heap, uint64_t at_ns, uint16_t kind, uint16_t who, uint32_t arg);
-/* The earliest; the heap is not empty. */
+/* Takes out the earliest event; the heap must not be empty. */
 struct ms_event ms_heap_pop(struct ms_heap *heap);
 void ms_heap_done(struct ms_heap *heap);
 
@@ -50,7 +50,7 @@ static inline size_t ms_fifo_length(const struct ms_fifo *fifo)
 }
 
 void ms_fifo_push(struct ms_fifo *fifo, const void *item);
-/* The i-th from the head; NULL: there are not so many. */
+/* Returns the i-th value from the head; NULL: the list is shorter. */
 void *ms_fifo_at(const struct ms_fifo *fifo, size_t i);
 static inline void ms_fifo_drop(struct ms_fifo *fifo)
 {

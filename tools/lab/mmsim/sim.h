@@ -2,17 +2,17 @@
 /*
  * sim - devices, mmd, and engines in virtual time
  *
- * Concept:    The core of mmd and the engine's scheduler are the very code of the daemon and of
- *             mmserve. Everything between them is played by events: the shell (shell.c) performs
- *             the core's actions, xfer (xfer.c) its jobs over a link and a scrubber (device.c),
- *             libclient (client.c) maps, parks, commits, takes turns and runs steps, the engine
+ * Concept:    The core of mmd and the engine's scheduler are the code of mmd and of mmserve itself.
+ *             Everything between them is simulated by events: the shell (shell.c) performs the
+ *             core's actions, xfer (xfer.c) does its jobs over a link and a scrubber (device.c),
+ *             libclient (client.c) maps, parks, commits, takes turns and runs steps, and the engine
  *             (engine.c) decides between them. Computation is fluid: tenants that compute at the
  *             same time advance one layer each in the time that all their layers take together. A
- *             step in which nothing cycles is one event; else its parts end where a layer gives its
- *             place to the next.
- * Ownership:  ms_sim_create() allocates, ms_sim_destroy() gives all back.
- * Threading:  one thread; nothing here asks for the time or for chance.
- * Invariants: check.c, after every event of a core.
+ *             step in which no layer cycles is one event; otherwise each part of the step ends
+ *             where a cycling layer leaves its slot to the next one.
+ * Ownership:  ms_sim_run() allocates, ms_sim_destroy() frees everything.
+ * Threading:  one thread; no function reads a clock or a random source of the system.
+ * Invariants: check.c checks them after events of a core.
  */
 #pragma once
 
@@ -45,18 +45,18 @@ struct ms_device;
 struct ms_tenant;
 
 enum ms_event_kind {
-	MS_REQUEST,    /* core hears a tenant's oldest request */
-	MS_ACK,        /* core hears that fds arrived */
+	MS_REQUEST,    /* the core receives a tenant's oldest request */
+	MS_ACK,        /* the core receives the acknowledgement of descriptors */
 	MS_DELIVER,    /* an item reaches a tenant's service thread */
-	MS_SERVICE,    /* the service thread is done with one */
+	MS_SERVICE,    /* the service thread has handled an item */
 	MS_JOB,        /* a job reaches xfer */
-	MS_JOB_DONE,   /* core hears of a job's end */
-	MS_LOOK,       /* xfer looks at a tenant's gates */
+	MS_JOB_DONE,   /* the core receives the end of a job */
+	MS_LOOK,       /* xfer reads a tenant's gates */
 	MS_LANDED,     /* xfer sees that a slot's copy has landed; arg: slot */
-	MS_ENGINE,     /* an engine goes on */
-	MS_STEP_BEGIN, /* the engine's part of a step is done */
-	MS_STEP_END,   /* the engine sees that the device is done */
-	MS_SAMPLE,     /* mmd looks at statistics */
+	MS_ENGINE,     /* an engine continues */
+	MS_STEP_BEGIN, /* the engine has done its part of a step */
+	MS_STEP_END,   /* the engine sees that the device has completed a step */
+	MS_SAMPLE,     /* mmd samples statistics */
 };
 
 /* ---- device ---- */
@@ -65,22 +65,23 @@ struct ms_transfer {
 	struct ms_transfer *next;
 	double bytes;
 	bool to_host;
-	uint64_t job; /* COPY or SWAP; 0: a layer */
+	uint64_t job; /* id of a COPY or SWAP; 0: the transfer of a layer */
 	struct ms_tenant *tenant;
-	uint32_t slot; /* of a layer */
+	uint32_t slot; /* for a layer: where it goes to */
 };
 
 struct ms_flow {
 	struct ms_transfer *head, *tail;
-	double end; /* of the head, in bytes served to each flow */
+	double end; /* when the head ends, in bytes served to each flow */
 	uint64_t end_ns;
 };
 
-/* Copies go through one stream in either direction: flows that are not empty get bytes alike. */
+/* Copies of both directions share one link: all flows that are not empty get equal parts. */
 struct ms_link {
-	struct ms_flow *flows; /* copies, then a tenant's layers and swaps each */
+	struct ms_flow *flows; /* copies; then for each tenant its layers, and its swaps */
 	uint32_t n_flows, busy, busy_in;
-	double served, rate; /* bytes to each flow; per ns */
+	double served; /* bytes to each busy flow until now */
+	double rate;   /* bytes per ns to each busy flow */
 	uint64_t at_ns, next_ns;
 	uint64_t busy_ns;
 };
@@ -88,7 +89,7 @@ struct ms_link {
 struct ms_compute {
 	struct ms_tenant *on[MS_TENANTS_MAX];
 	uint32_t n;
-	double slow; /* while the link streams in */
+	double slow; /* factor of the speed; below 1 while the link streams in */
 	uint64_t at_ns, next_ns, busy_ns;
 };
 
@@ -103,8 +104,8 @@ struct ms_device {
 	uint64_t driver_free_ns, xfer_free_ns, scrub_free_ns;
 	struct ms_link link;
 	struct ms_compute compute;
-	uint16_t *holder;       /* of a page: tenant + 1 that maps it */
-	uint16_t *holder_count; /* at so many places */
+	uint16_t *holder;       /* per page: index + 1 of the tenant that maps it; 0: none */
+	uint16_t *holder_count; /* per page: at how many places it is mapped */
 	struct ms_transfer *spare;
 	double copied_bytes, swapped_bytes;
 };
@@ -113,38 +114,39 @@ struct ms_device {
 
 enum ms_gate { MS_GATE_RESIDENT, MS_GATE_READY, MS_GATE_DONE, MS_GATE_EMPTY };
 
-struct ms_item { /* of an outbox, or on its way */
+struct ms_item { /* a message in an outbox, or on its way */
 	enum mm_action_kind kind;
-	uint32_t entry, page; /* FDS on their way: page is how many */
+	uint32_t entry, page; /* of descriptors on their way, page is the number */
 	struct mm_msg msg;
 };
 
-struct ms_cycle { /* of a slot, what its machine does not know */
+struct ms_cycle { /* state of a slot beside its machine in libclient/protocol/cycle.h */
 	uint64_t since_ns;
 	struct ms_transfer *transfer;
 };
 
-struct ms_xplan { /* of xfer's regions */
+struct ms_xplan { /* a plan as in xfer's regions */
 	struct mm_core_plan core;
 	uint32_t page[MM_SLOTS_MAX][MM_SLOT_PAGES_MAX];
 };
 
 struct ms_xfer {
-	struct ms_xplan plan, region;              /* that it serves; as core wrote it */
-	enum mm_cursor_state cursor[MM_SLOTS_MAX]; /* of region, at its first layer */
+	struct ms_xplan plan, region;              /* plan in service; plan that the core wrote */
+	enum mm_cursor_state cursor[MM_SLOTS_MAX]; /* of region, at the slot's first layer */
 	struct mm_cycles cycles;
 	struct ms_cycle cycle[MM_SLOTS_MAX];
 	uint64_t open;
 	struct mm_msg waiting; /* a QUIESCE or REPLAN that waits for copies to land */
 	uint64_t bytes_streamed, layers_streamed, copy_ns;
-	uint64_t layers_seen, copy_seen_ns; /* by mmd */
+	uint64_t layers_seen, copy_seen_ns; /* counts when mmd last sampled them */
 };
 
 struct ms_client {
-	uint32_t *view, *map; /* of the model; MM_NO_PAGE: nothing */
+	uint32_t *view, *map; /* pages of the model, by entry; MM_NO_PAGE: none */
 	uint32_t *kv_view;
-	struct ms_fifo inbox, arrived; /* on their way; where the service thread finds them */
-	bool busy;                     /* the service thread */
+	struct ms_fifo inbox;   /* items on their way */
+	struct ms_fifo arrived; /* items that the service thread has yet to handle */
+	bool busy;              /* the service thread handles @at */
 	struct ms_item at;
 	uint32_t mapping; /* groups that a plan change has mapped */
 	bool model_ready;
@@ -157,7 +159,7 @@ struct ms_client {
 	uint64_t *usable; /* a bit per chunk */
 	uint32_t n_usable, wanted;
 	uint64_t released;
-	struct { /* what mmd last asked back */
+	struct { /* mmd's last reclaim */
 		uint32_t chunks;
 		uint64_t deadline_ns, known;
 	} ask;
@@ -167,15 +169,18 @@ struct ms_client {
 
 struct ms_step { /* on the device */
 	struct mm_step_ns cost;
-	uint64_t before_ns; /* not begun yet */
+	uint64_t before_ns; /* work before the first layer that is yet to begin */
 	uint64_t begin_ns, stall_ns, stalled_since_ns;
-	uint32_t layer, end; /* the next one; of the part under way */
-	bool cycles;         /* the part ends with a layer that cycles */
-	bool last, stalled;  /* the part under way is the last one; waits at a gate */
+	uint32_t layer; /* the next layer */
+	uint32_t end;   /* end of the part under way */
+	bool cycles;    /* the part ends with a layer that cycles */
+	bool last;      /* the part under way is the last one */
+	bool stalled;   /* the step waits at a gate */
 	/* steps that break off (--broken-steps) */
 	uint64_t rng;
-	bool breaks, abandons; /* it will; it did, and waits until the plan is mapped */
-	uint32_t until;        /* before this layer, or the model's end */
+	bool breaks;    /* the step will break off */
+	bool abandons;  /* it broke off, and waits until the plan is mapped */
+	uint32_t until; /* it breaks off before this layer; else the model's number of layers */
 	/* computing */
 	double left_ns, rate;
 	uint64_t end_ns;
@@ -187,11 +192,11 @@ struct ms_engine {
 	uint64_t *finished; /* [max_batch] */
 	bool fixed, swaps, swap_open;
 	uint32_t next_arrival;
-	uint64_t wake_ns;      /* UINT64_MAX: somebody else wakes it */
+	uint64_t wake_ns;      /* next time to run; UINT64_MAX: only an event wakes it */
 	uint64_t moved_ns;     /* when the device has copied all blocks that were moved */
-	uint64_t calls_end_ns; /* of the driver, that the next step waits for */
-	bool running;          /* a step */
-	uint64_t step_ns;      /* when it began */
+	uint64_t calls_end_ns; /* end of driver calls that the next step waits for */
+	bool running;          /* a step runs */
+	uint64_t step_ns;      /* when the step began */
 	const struct mm_sched_plan *plan;
 	/* swapping, between plan and step */
 	bool suspending, lot_used[MM_SWAP_LOTS];
@@ -199,11 +204,12 @@ struct ms_engine {
 	struct mm_swap_piece (*pieces)[MM_SWAP_PIECES]; /* [MM_SWAP_LOTS] */
 };
 
-struct ms_stats { /* of a tenant */
+struct ms_stats { /* statistics of a tenant */
 	uint64_t steps, step_ns, stall_ns;
 	uint64_t steps_broken;
-	uint64_t tokens;                         /* of output */
-	uint64_t computed_tokens, needed_tokens; /* had nothing been computed twice */
+	uint64_t tokens;          /* output tokens */
+	uint64_t computed_tokens; /* all tokens that were computed */
+	uint64_t needed_tokens;   /* as many as if no token had been computed twice */
 	uint64_t plan_changes;
 	uint32_t batch_max, alpha_max;
 	uint64_t swapped_bytes;
@@ -221,11 +227,11 @@ struct ms_tenant {
 	const struct mm_wl_tenant_sizes *sizes;
 	struct mm_step_model cost;
 	struct mm_core_group group[MM_LAYERS_MAX + 1];
-	uint32_t first[MM_LAYERS_MAX + 2]; /* entries of the groups */
+	uint32_t first[MM_LAYERS_MAX + 2]; /* first entry of each group */
 	uint32_t n_layers, entries;
 	uint32_t model_pages, kv_pages; /* mapped now, each counted once */
 	uint8_t gate[MM_LAYERS_MAX];
-	uint64_t gated[MM_LAYER_WORDS]; /* not resident: a bit each */
+	uint64_t gated[MM_LAYER_WORDS]; /* a bit per layer that is not resident */
 	uint64_t plan_pages, plan_pages_epoch;
 	struct mm_kv_arena kv;
 	uint32_t chunk_pages, chunks_max, chunks_share;
@@ -246,17 +252,17 @@ struct ms_opts {
 	const struct mm_wl_opts *wl;
 	const struct mm_wl_sizes *sizes;
 	const struct mm_wl_case *c;
-	struct mm_wl_record *record; /* of the case: filled in */
+	struct mm_wl_record *record; /* record of the case, which the run fills in */
 	struct mm_profile profile;
-	struct mm_core_opts core; /* what the command line says; pages and policy are filled in */
+	struct mm_core_opts core; /* from the command line; the run sets pages and policy */
 	const struct mm_wl_policy *policy;
-	int32_t alpha;    /* layers of each model that are away all the time; -1: as mmd decides */
-	uint32_t slots;   /* that they take turns in; 0: as mmd decides */
-	uint64_t step_ns; /* of the engine's thread for each step */
+	int32_t alpha;    /* layers of each model that are away all the time; -1: mmd decides */
+	uint32_t slots;   /* slots that these layers share; 0: mmd decides */
+	uint64_t step_ns; /* time of the engine's thread for each step */
 	enum mm_admit admit;
-	uint32_t broken_permille; /* so many steps break off, each before some layer */
-	uint32_t check;           /* all invariants, after every so many events of a core */
-	FILE *trace; /* a line for each tenant each time that mmd looks at statistics; NULL: none */
+	uint32_t broken_permille; /* share of steps that break off, each before some layer */
+	uint32_t check; /* events of a core from one check of all invariants to the next */
+	FILE *trace;    /* gets a line for each tenant with each sample of statistics; NULL: none */
 };
 
 struct ms_sim {
@@ -275,27 +281,27 @@ struct ms_sim {
 
 /* sim.c */
 /**
- * ms_sim_run() - a case under one policy, from beginning to end
- * @opts:    what they point to is borrowed
- * @ret_sim: written only on success: what became of everything; give back with ms_sim_destroy()
+ * ms_sim_run() - simulate a case under one policy, from beginning to end
+ * @opts:    borrowed, with all that they point to
+ * @ret_sim: the simulation at its end, written only on success; free it with ms_sim_destroy()
  * @err:     MS_ERROR_BYTES
  *
- * Return: 0; -ENOSPC the case is refused; -ENOMEM; -EIO an invariant does not hold, or mmd gave a
- * tenant up.
+ * Return: 0; -ENOSPC the case is refused; -ENOMEM; -EIO an invariant does not hold, or mmd closed
+ * a tenant's connection.
  */
 int ms_sim_run(const struct ms_opts *opts, struct ms_sim **ret_sim, char *err);
 struct ms_sim *ms_sim_destroy(struct ms_sim *sim);
-/* By the core's id; NULL. */
+/* Finds a tenant by the core's id; NULL: there is none. */
 struct ms_tenant *ms_tenant_of(struct ms_device *dev, uint32_t id);
 void ms_fail(struct ms_sim *sim, const char *format, ...) MM_PRINTF(2, 3);
 
 /* device.c */
 void ms_compute_start(struct ms_tenant *t, double work_ns);
-void ms_compute_run(struct ms_device *dev); /* what has ended by now */
+void ms_compute_run(struct ms_device *dev); /* handles parts that have ended by now */
 struct ms_transfer *ms_link_start(struct ms_device *dev, uint32_t flow, double bytes, bool to_host);
 void ms_link_cancel(struct ms_device *dev, struct ms_transfer *transfer);
 void ms_link_run(struct ms_device *dev);
-/* Return: when calls of the driver that take @ns are done. */
+/* Queues driver calls that take @ns. Return: when they are done. */
 uint64_t ms_driver_call(struct ms_device *dev, uint64_t ns);
 int ms_device_init(struct ms_device *dev, struct ms_sim *sim, uint32_t index);
 void ms_device_done(struct ms_device *dev);
@@ -310,7 +316,7 @@ static inline uint32_t ms_flow_swaps(const struct ms_tenant *t)
 
 /* shell.c */
 void ms_shell_settle(struct ms_device *dev); /* performs what the core wants done */
-void ms_shell_request(struct ms_tenant *t);  /* the oldest that is due */
+void ms_shell_request(struct ms_tenant *t);  /* gives the oldest request to the core */
 void ms_shell_ack(struct ms_tenant *t);
 void ms_shell_job_done(struct ms_device *dev);
 void ms_shell_sample(struct ms_device *dev);
@@ -334,24 +340,24 @@ int ms_kv_want(struct ms_tenant *t, uint32_t chunks);
 void ms_kv_release(struct ms_tenant *t, uint32_t chunk);
 uint32_t ms_kv_owed(const struct ms_tenant *t);
 void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting, uint32_t running);
-bool ms_turn_want(struct ms_tenant *t); /* false: it is somebody else's */
+bool ms_turn_want(struct ms_tenant *t); /* false: another tenant has the turn */
 void ms_turn_join(struct ms_tenant *t, enum mm_turn_mode mode, uint64_t quantum_ns);
 void ms_turn_yield(struct ms_tenant *t);
-/* Does and says what the machine of steps wants. */
+/* Performs the actions of the machine of steps, and sends its messages. */
 void ms_client_out(struct ms_tenant *t, const struct mm_steps_out *out);
 
 /* step.c */
-void ms_step_begin(struct ms_tenant *t);     /* or waits for a plan or its turn */
-void ms_step_part_done(struct ms_tenant *t); /* on the device */
+void ms_step_begin(struct ms_tenant *t);     /* begins a step, or waits for a plan or the turn */
+void ms_step_part_done(struct ms_tenant *t); /* the device has completed a part */
 void ms_step_gate(struct ms_tenant *t);      /* a gate opened */
 void ms_step_end(struct ms_tenant *t);
-void ms_step_abandon(struct ms_tenant *t); /* if one waits for that: gates may be aborted now */
+void ms_step_abandon(struct ms_tenant *t); /* ends a step that waits until it can be abandoned */
 
 /* engine.c */
-bool ms_is_fixed(const struct ms_tenant *t); /* its KV memory is what it is from the beginning */
+bool ms_is_fixed(const struct ms_tenant *t); /* its KV memory never changes */
 int ms_engine_init(struct ms_tenant *t);
 void ms_engine_done(struct ms_tenant *t);
-void ms_engine_wake(struct ms_tenant *t, uint64_t at_ns); /* at the latest */
+void ms_engine_wake(struct ms_tenant *t, uint64_t at_ns); /* wakes it at @at_ns at the latest */
 void ms_engine_run(struct ms_tenant *t);
 void ms_engine_event(struct ms_tenant *t, const struct mm_event *event);
 void ms_engine_stepped(struct ms_tenant *t);
@@ -365,10 +371,10 @@ void ms_suspend_begin(struct ms_tenant *t, const struct mm_sched_plan *plan);
 void ms_suspend_landed(struct ms_tenant *t, uint32_t lot);
 
 /* model.c */
-/* Groups as mmd's load lays them out. */
+/* Lays groups out as mmd's load role does. */
 void ms_model_layout(struct ms_tenant *t, uint64_t page_bytes);
 uint64_t ms_model_bytes(const struct ms_tenant *t);
 
 /* check.c */
 void ms_check_event(struct ms_device *dev);
-void ms_check_blocks(struct ms_tenant *t); /* slow */
+void ms_check_blocks(struct ms_tenant *t); /* slow: looks at each block */

@@ -2,13 +2,12 @@
 /*
  * stepcost - the device time of an engine's step, without launching it
  *
- * Concept:    the sum of the costs of the kernels that mmserve's forward pass launches
- *             (tools/mmserve/engine/pass.c), which a test holds together with this. Every kernel's
- *             bytes and operations are linear in the tokens of the batch, the KV tokens read and
- *             the pairs attended, so a model on a device is a short list of factors, worked out
- *             once.
+ * Concept:    The sum of the costs of the kernels that mmserve's forward pass launches
+ *             (tools/mmserve/engine/pass.c); a test checks that both agree. Every kernel's bytes
+ *             and operations are linear in the tokens of the batch, the KV tokens read and the
+ *             pairs attended, so a model on a device is a short list of factors, computed once.
  * Ownership:  plain values.
- * Threading:  pure.
+ * Threading:  any; there is no shared state.
  */
 #pragma once
 
@@ -26,20 +25,20 @@ struct mm_step_opts {
 
 struct mm_step_batch {
 	uint32_t tokens;
-	uint32_t samples; /* tokens whose successor is wanted */
+	uint32_t samples; /* tokens whose successor is sampled */
 	uint64_t context; /* KV tokens read: mm_cost_context(), over the sequences */
 	uint64_t pairs;   /* mm_cost_pairs(), over the sequences */
 };
 
 struct mm_step_ns {
 	uint64_t before; /* embedding */
-	uint64_t layer;  /* each of them */
+	uint64_t layer;  /* each layer */
 	uint64_t after;  /* final norm, head, sampling */
 };
 
-struct mm_step_term {                   /* a kernel; nanoseconds each */
-	double fixed, token, context;   /* of moving bytes */
-	double token_flops, pair_flops; /* of operations */
+struct mm_step_term {                   /* a kernel; all in nanoseconds */
+	double fixed, token, context;   /* for moving bytes */
+	double token_flops, pair_flops; /* for operations */
 };
 
 #define MM_STEP_TERMS_MAX 24u
@@ -54,11 +53,14 @@ struct mm_step_model {
 	double kernel_ns;
 };
 
-/* @profile's device computing @arch; both are done with when this returns. */
+/* Initializes the model of @arch on the device of @profile, and keeps neither of them. */
 void mm_step_model_init(struct mm_step_model *model, const struct mm_profile *profile,
 			const struct mm_arch *arch, const struct mm_step_opts *opts);
 
-/* One sequence's part of a step: @tokens from position @first on (1: a decode), or none. */
+/*
+ * Adds one sequence's part of a step: @tokens tokens from position @first on. One token is a
+ * decode; there may be none.
+ */
 static inline void mm_step_batch_add(struct mm_step_batch *batch, uint32_t first, uint32_t tokens,
 				     bool sampled)
 {
@@ -69,10 +71,10 @@ static inline void mm_step_batch_add(struct mm_step_batch *batch, uint32_t first
 }
 
 /**
- * mm_step_cost() - device time of a step with this batch
+ * mm_step_cost() - compute the device time of a step with this batch
  *
- * The step's kernels take before + layers * layer + after. Copies to and from the host are not
- * among them. About 50 ns: meant to be asked for every step.
+ * The step's kernels take before + layers * layer + after, without copies to and from the host. A
+ * call takes about 50 ns, so a simulator can call it for each step.
  */
 void mm_step_cost(const struct mm_step_model *model, const struct mm_step_batch *batch,
 		  struct mm_step_ns *ret);

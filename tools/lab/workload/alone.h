@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alone - what a request takes when it is the only one, by arithmetic
+ * alone - how long a request takes when it is the only one, computed
  *
- * Concept:    the device time of its steps (tools/lab/stepcost/stepcost.h): chunks of its prompt,
- *             then one token at a time. Nothing of the host is in it. For runs in which serving
- *             requests one by one would take longer than the case itself.
+ * Concept:    The device time of its steps (tools/lab/stepcost/stepcost.h): chunks of its prompt,
+ *             then one token at a time; the host's time is left out. Timed runs use it, in which
+ *             serving requests one by one would take longer than the case itself.
+ * Threading:  any; there is no shared state.
  */
 #pragma once
 
@@ -13,10 +14,10 @@
 #include "tools/lab/workload/sizes.h"
 
 /**
- * mm_wl_slo_alone() - limits as mm_wl_slo_of() has them, of requests of a case
+ * mm_wl_slo_alone() - compute the limits of mm_wl_slo_of() from requests of a case
  * @opts, @sizes: of the case
  * @profile:      of the whole device
- * @c:            at most @each requests of each tenant, spread over the window
+ * @c:            the case; at most @each requests of each tenant are used, spread over the window
  * @ret_slo:      written only on success
  *
  * Return: 0; -ENOMEM.

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * case - the requests of one window: what is replayed under each policy in turn
+ * case - the requests of one window, which are replayed under each policy
  *
- * Concept:    Each tenant has a contiguous window of the trace of its own, in each repetition
- *             another: rate * seconds rows from a burst's beginning on (at a random point of the
- *             gap before it), scaled in time so that they fill exactly `seconds`: the mean rate is
- *             as asked, and bursts stay bursts. Windows begin at equal distances in rows; the trace
- *             is a circle, so a window may go over its end, and where the trace is too short for
- *             all, windows of one repetition overlap; both are counted and reported. Lengths come
- *             from the tenant's source (lengths.h), by seed, window, tenant and index only: every
- *             policy sees the same requests.
- * Ownership:  mm_wl_source_done() and mm_wl_case_done() free what they were given.
+ * Concept:    Each tenant has a contiguous window of the trace for itself, and another one in each
+ *             repetition: rate * seconds rows from the beginning of a burst (from a random point of
+ *             the gap before it), scaled in time so that they fill exactly `seconds`. So the mean
+ *             rate is the given one, and bursts stay bursts. Windows begin at equal distances in
+ *             rows. The trace is a circle, so a window may go over its end; where the trace is too
+ *             short for all, windows of one repetition overlap. Both are counted and reported.
+ *             Lengths come from the tenant's source (lengths.h) and depend only on seed, window,
+ *             tenant and index, so every policy gets the same requests.
+ * Ownership:  mm_wl_source_done() and mm_wl_case_done() free their argument.
+ * Threading:  one thread; a case may be read by several.
  */
 #pragma once
 
@@ -25,14 +26,14 @@ struct mm_wl_request {
 	uint32_t prompt_tokens, output_tokens;
 };
 
-struct mm_wl_stream { /* of one tenant, by arrival */
+struct mm_wl_stream { /* one tenant's requests, by arrival */
 	struct mm_wl_request *request;
 	uint32_t n;
-	/* where it came from */
+	/* the window of the trace */
 	uint64_t first_row, rows;
 	uint64_t wraps;    /* how often the window went over the trace's end */
-	uint64_t filtered; /* longer than tokens_max: left out */
-	double trace_s;    /* time in the trace that became `seconds` */
+	uint64_t filtered; /* requests left out, because they are longer than tokens_max */
+	double trace_s;    /* time in the trace that was scaled to `seconds` */
 	double prompt_mean, output_mean;
 };
 
@@ -43,27 +44,27 @@ struct mm_wl_case {
 	bool disjoint; /* no row is in the windows of two tenants */
 };
 
-struct mm_wl_source { /* what cases are cut from */
+struct mm_wl_source { /* the trace and lengths from which cases are made */
 	struct mm_trace trace;
 	struct mm_wl_lengths lengths[MM_WL_TENANTS_MAX];
 	uint32_t tenants;
 };
 
 /**
- * mm_wl_source_open() - read, or make, the trace and the lengths
+ * mm_wl_source_open() - read or generate the trace and the lengths
  * @opts:       checked
  * @ret_source: written only on success
  * @err:        gets "file:line: what is wrong"
  *
- * Return: 0; -EBADMSG; -ERANGE; -ENOMEM; errno of opening.
+ * Return: 0; -EBADMSG malformed; -ERANGE no length fits; -ENOMEM; negative errno of opening.
  */
 int mm_wl_source_open(const struct mm_wl_opts *opts, struct mm_wl_source *ret_source, char *err,
 		      size_t err_bytes);
 void mm_wl_source_done(struct mm_wl_source *source);
 
 /**
- * mm_wl_case_make() - the requests of one window
- * @opts:     of the source
+ * mm_wl_case_make() - make the requests of one window
+ * @opts:     as for mm_wl_source_open()
  * @source:   open
  * @window:   below opts->windows
  * @ret_case: written only on success

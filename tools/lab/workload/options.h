@@ -2,11 +2,11 @@
 /*
  * options - the command line that mmbench serve and mmsim share
  *
- * Concept:    one table of flags, parsed once, so that the same line means the same case to the
- *             timed run and to the simulator. A program brings its own flags besides.
- * Ownership:  strings point into argv, which the parser cuts up; nothing is to be freed.
- * Invariants: after mm_wl_options() every field is in its range; who reads them need not check
- *             again.
+ * Concept:    One table of flags, parsed once, so that the same line means the same case to the
+ *             timed run and to the simulator. A program may add flags of its own.
+ * Ownership:  strings point into argv, which the parser modifies; nothing is to be freed.
+ * Threading:  one thread.
+ * Invariants: after mm_wl_options() every field is in its range.
  */
 #pragma once
 
@@ -27,8 +27,8 @@
 
 enum mm_wl_sharing {
 	MM_WL_TEMPORAL, /* one tenant computes at a time, by turns */
-	MM_WL_SPATIAL,  /* all compute at once on one device (MPS) */
-	MM_WL_MIG,      /* each has its own fraction of memory, compute and link */
+	MM_WL_SPATIAL,  /* all tenants compute at once on one device (MPS) */
+	MM_WL_MIG,      /* each tenant has a fraction of memory, compute and link for itself */
 	MM_WL_SHARINGS
 };
 
@@ -36,8 +36,8 @@ enum mm_wl_turns { MM_WL_DRAIN, MM_WL_QUANTUM, MM_WL_TURNS };
 
 struct mm_wl_policy {
 	const char *name;
-	enum mm_policy policy; /* of mmd */
-	bool unlimited;        /* with memory without end: the reference */
+	enum mm_policy policy; /* mmd's policy */
+	bool unlimited;        /* with unlimited memory, as a reference */
 };
 
 struct mm_wl_tenant {
@@ -50,7 +50,7 @@ struct mm_wl_tenant {
 
 struct mm_wl_opts {
 	const char *profile;
-	uint64_t pool_bytes; /* what the shares are shares of; 0 = the device's memory */
+	uint64_t pool_bytes; /* memory that the tenants share; 0 = the device's memory */
 	uint64_t page_bytes;
 	const char *combo; /* or NULL: --shapes */
 	struct mm_wl_tenant tenant[MM_WL_TENANTS_MAX];
@@ -68,18 +68,18 @@ struct mm_wl_opts {
 	uint32_t batched_tokens;
 	uint32_t block_tokens;
 	uint32_t slots;         /* 0 = auto */
-	uint64_t swap_bytes;    /* of each tenant, under remap and swap; MM_WL_SWAP_AUTO */
+	uint64_t swap_bytes;    /* swap space of each tenant, under remap and swap; or _AUTO */
 	const char *controller; /* KEY=VALUE,... or NULL */
 	bool json;
 };
 
-/* What a program adds to the shared flags. */
+/* The part of a command line that belongs to one program. */
 struct mm_wl_program {
-	const char *name;          /* of messages: "mmsim" */
+	const char *name;          /* prefix of messages: "mmsim" */
 	const char *usage;         /* first lines of --help, up to the list of flags */
-	const struct option *more; /* its own flags, or NULL; val from MM_WL_OPT_MORE */
-	const char *more_help;     /* lines of --help, or NULL */
-	/* Return: 0; 1 done, nothing else is to be done; -EINVAL, said on stderr. */
+	const struct option *more; /* further flags, or NULL; val from MM_WL_OPT_MORE */
+	const char *more_help;     /* lines of --help for them, or NULL */
+	/* Takes one of these flags. Return: 0; 1 the program may end; -EINVAL, with a sentence. */
 	int (*take)(void *user, int val, char *arg);
 	void *user;
 };
@@ -88,11 +88,11 @@ struct mm_wl_program {
 
 /**
  * mm_wl_options() - read a command line
- * @argc, @argv: argv[0] is skipped; the strings are cut up
- * @program:     whose it is
+ * @argc, @argv: argv[0] is skipped; the strings are modified
+ * @program:     the program that was started
  * @ret_opts:    written only on success
  *
- * Says on stderr what is wrong. Return: 0; 1 = --help or --version was answered; -EINVAL usage.
+ * Errors are reported on stderr. Return: 0; 1 --help or --version was answered; -EINVAL usage.
  */
 int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 		  struct mm_wl_opts *ret_opts);
@@ -100,5 +100,5 @@ int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 const char *mm_wl_sharing_name(enum mm_wl_sharing sharing);
 const char *mm_wl_turns_name(enum mm_wl_turns turns);
 
-/* By index; NULL behind the last. */
+/* Returns a policy by index; NULL: there are not so many. */
 const struct mm_wl_policy *mm_wl_policy_at(size_t index);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record - what happened to each request of a run, and the numbers that follow
+ * record - the times of each request of a run, and the numbers that follow from them
  *
- * Concept:    whoever runs a case tells each output token; the record keeps first and last time of
- *             each request and all gaps between neighbouring tokens of one request in a histogram
- *             (histogram.h), so that a run of hours costs no memory per token. Throughput is all
- *             output tokens over the time from 0 to the last of them. Nothing can be put off to
- *             make it look better: every request must be served in full, a policy that starves
- *             somebody ends later, and a token computed twice counts once. Tokens within the
- *             arrivals' seconds are reported beside it; they would favour who serves what is cheap
- *             first. Goodput is the throughput of requests that meet their limits: time to first
- *             token at most 5 times the model's unloaded median and, under turns, one turn for each
- *             other tenant; mean time per output token at most 5 times its unloaded median.
- * Ownership:  mm_wl_record_done() frees it. Threading: one thread.
+ * Concept:    A run of a case reports each output token here. The record keeps the first and last
+ *             time of each request, and all gaps between neighbouring tokens of one request in a
+ *             histogram (histogram.h), so that a run of hours takes no memory per token. Throughput
+ *             is all output tokens over the time from 0 to the last one. Delaying work cannot
+ *             improve it: every request must be served in full, a policy that starves a tenant ends
+ *             later, and a token that was computed twice counts once. The rate of tokens while
+ *             requests arrive is reported, too, but it would favour a policy that serves cheap
+ *             requests first. Goodput is the throughput of requests that meet their limits: time to
+ *             first token at most 5 times the model's unloaded median, plus, under turns, one turn
+ *             for each other tenant; mean time per output token at most 5 times its unloaded
+ *             median.
+ * Ownership:  mm_wl_record_done() frees the record.
+ * Threading:  one thread.
  */
 #pragma once
 
@@ -24,20 +26,20 @@
 #define MM_WL_SLO_FACTOR 5
 
 struct mm_wl_served {
-	uint64_t first_ns, last_ns; /* of its output tokens so far */
+	uint64_t first_ns, last_ns; /* times of the first and the last output token so far */
 	uint32_t tokens;
 };
 
-struct mm_wl_counters {       /* of a run; what a run does not know stays 0 */
-	uint64_t preemptions; /* sequences thrown out */
+struct mm_wl_counters {       /* counters of a run; one that it does not have is 0 */
+	uint64_t preemptions; /* sequences that were preempted */
 	uint64_t recomputed_tokens;
 	uint64_t swapped_bytes; /* both ways */
 	uint64_t streamed_bytes;
 	uint64_t plan_changes;
-	uint64_t layers_remapped_max; /* of all tenants together, at one time */
-	uint64_t kv_peak_bytes;       /* in use at one time, of all tenants together */
+	uint64_t layers_remapped_max; /* most layers away at one time, of all tenants together */
+	uint64_t kv_peak_bytes;       /* most KV in use at one time, of all tenants together */
 	uint64_t steps, turns;
-	uint64_t stall_ns; /* compute waited for a layer */
+	uint64_t stall_ns; /* time that steps waited for a layer */
 	uint64_t refused;  /* requests that were not served at all */
 };
 
@@ -48,18 +50,21 @@ struct mm_wl_record {
 	uint64_t window_tokens[MM_WL_TENANTS_MAX]; /* before the end of the arrivals' seconds */
 	uint64_t window_ns;
 	struct mm_wl_counters counters;
-	/* how the run itself went; 0: does not apply */
-	double wall_s;                  /* host time that it took */
-	double late_mean_s, late_max_s; /* timed: effects of the device behind their time */
+	/* quality of the run itself; 0: does not apply */
+	double wall_s;                  /* host time of the run */
+	double late_mean_s, late_max_s; /* timed run: how late effects of the device were */
 };
 
-/* @c must outlive it; @seconds: in which its requests arrive. Return: 0; -ENOMEM. */
+/*
+ * Initializes a record. @c must outlive it; @seconds: the time in which its requests arrive.
+ * Return: 0; -ENOMEM.
+ */
 int mm_wl_record_init(struct mm_wl_record *record, const struct mm_wl_case *c, double seconds);
 void mm_wl_record_done(struct mm_wl_record *record);
 
 /*
- * The next output token of a request, at @now_ns of the window; times of one request do not
- * decrease.
+ * Records the next output token of a request, at @now_ns of the window. Times of one request must
+ * not decrease.
  */
 static inline void mm_wl_record_token(struct mm_wl_record *record, uint32_t tenant,
 				      uint32_t request, uint64_t now_ns)
@@ -74,14 +79,14 @@ static inline void mm_wl_record_token(struct mm_wl_record *record, uint32_t tena
 	record->window_tokens[tenant] += now_ns < record->window_ns;
 }
 
-struct mm_wl_slo { /* of each tenant; 0 = no limit */
+struct mm_wl_slo { /* unloaded medians of each tenant; 0 = no limit */
 	uint64_t ttft_median_ns[MM_WL_TENANTS_MAX], tpot_median_ns[MM_WL_TENANTS_MAX];
-	uint64_t turns_ns; /* what TTFT may take longer: (tenants - 1) turns */
+	uint64_t turns_ns; /* allowance for TTFT: (tenants - 1) turns */
 };
 
 /**
- * mm_wl_slo_of() - limits from a run in which requests were alone
- * @opts:    says what turns add
+ * mm_wl_slo_of() - compute limits from a run in which each request was alone
+ * @opts:    has the duration of turns
  * @record:  of such a run
  * @ret_slo: medians of its requests
  *
@@ -91,11 +96,11 @@ int mm_wl_slo_of(const struct mm_wl_opts *opts, const struct mm_wl_record *recor
 		 struct mm_wl_slo *ret_slo);
 
 /**
- * mm_wl_case_alone() - a few requests of a case, for a run with one at a time
- * @c:        any
- * @each:     at most so many of each tenant
- * @apart_ns: between two arrivals: more than any of them takes
- * @ret_case: as mm_wl_case_make()
+ * mm_wl_case_alone() - pick a few requests of a case, for a run with one request at a time
+ * @c:        the case
+ * @each:     most requests of each tenant
+ * @apart_ns: time between two arrivals, more than any request takes
+ * @ret_case: as for mm_wl_case_make()
  *
  * Return: 0; -ENOMEM.
  */
@@ -107,24 +112,24 @@ struct mm_wl_metrics {
 	uint64_t output_tokens, prompt_tokens; /* of completed requests */
 	double seconds;                        /* from 0 to the last token */
 	double throughput_tok_s;               /* output tokens / seconds */
-	double total_tok_s;                    /* prompts too */
+	double total_tok_s;                    /* output and prompt tokens / seconds */
 	double window_tok_s;                   /* output tokens within [0, S) / S */
 	double goodput_tok_s, goodput_req_s;
 	double ttft_p50_s, ttft_p99_s, ttft_mean_s;
-	double tbt_p50_s, tbt_p99_s, tbt_mean_s; /* each gap */
-	double tpot_p50_s, tpot_p99_s;           /* of each request: mean gap */
+	double tbt_p50_s, tbt_p99_s, tbt_mean_s; /* over all gaps */
+	double tpot_p50_s, tpot_p99_s;           /* over all requests: mean gap of each */
 };
 
 #define MM_WL_ALL UINT32_MAX
 
 /**
- * mm_wl_measure() - the numbers of one or several runs
+ * mm_wl_measure() - compute the numbers of one or several runs
  * @records: of the same tenants, e.g. all windows under one policy
- * @n:       of them
- * @tenant:  whose, or MM_WL_ALL
+ * @n:       number of records
+ * @tenant:  index of a tenant, or MM_WL_ALL
  * @slo:     NULL: no goodput
  *
- * Times of several runs are put end to end, latencies are pooled. Return: 0; -ENOMEM.
+ * Times of several runs are added up, latencies are pooled. Return: 0; -ENOMEM.
  */
 int mm_wl_measure(const struct mm_wl_record *const *records, uint32_t n, uint32_t tenant,
 		  const struct mm_wl_slo *slo, struct mm_wl_metrics *ret_metrics);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report - what people and programs get to read about a case, from the simulator and from a timed
- * run
+ * report - the results of a case, as a table and as JSON, from the simulator and from a timed run
  *
- * Concept:    the same table and the same JSON from both (Documentation/mmbench.md says what each
- *             field means). A program fills in the records, one for each policy and window.
+ * Concept:    Both programs write the same table and the same JSON (Documentation/mmbench.md
+ *             explains each field). A program fills in the records, one for each policy and window.
  * Ownership:  everything is borrowed.
+ * Threading:  one thread.
  */
 #pragma once
 
@@ -25,19 +25,19 @@ struct mm_wl_report {
 	const struct mm_wl_record *records; /* [policies][windows] */
 	const struct mm_wl_slo *slo;        /* NULL: no goodput */
 	uint32_t windows;
-	json_t *more; /* members of the program's own, merged into the object; NULL: none */
+	json_t *more; /* the program's own members, merged into the object; NULL: none */
 };
 
-/* Of policy @policy in window @window. */
+/* Returns the record of policy @policy in window @window. */
 static inline const struct mm_wl_record *mm_wl_report_record(const struct mm_wl_report *report,
 							     uint32_t policy, uint32_t window)
 {
 	return &report->records[(size_t)policy * report->windows + window];
 }
 
-/* Return: 0; -ENOMEM. Both write to stdout. */
+/* Print the table, or the JSON, on stdout. Return: 0; -ENOMEM. */
 int mm_wl_report_table(const struct mm_wl_report *report);
 int mm_wl_report_print(const struct mm_wl_report *report);
 
-/* Return: the object, the caller's; NULL: no memory. */
+/* Return: the JSON object, a reference that the caller owns; NULL: no memory. */
 json_t *mm_wl_report_json(const struct mm_wl_report *report);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sizes - who has how much of the device's memory
+ * sizes - how the device's memory is divided among tenants
  *
- * Concept:    a tenant's share of the device holds its context, activations and graphs (the
- *             overhead, a formula, stated in sizes.c and in mmbench.md), its weights in whole
- *             pages, and KV: what is left, in whole pages. mmd manages weights and KV of all
- *             tenants as one pool; under MIG each tenant's are a pool of their own. What the shares
- *             leave of the device is nobody's.
+ * Concept:    A tenant's share of the device holds its context, activations and graphs (the
+ *             overhead, a formula in sizes.c and mmbench.md), its weights in whole pages, and
+ *             KV in the rest, in whole pages. mmd manages weights and KV of all tenants as one
+ *             pool; under MIG each tenant has a pool of its own. Memory of the device outside the
+ *             shares is not used.
+ * Ownership:  plain values.
+ * Threading:  any; there is no shared state.
  * Invariants: kv_share_bytes and weight_pages are in whole pages; pool_bytes is their sum.
  */
 #pragma once
@@ -19,7 +21,7 @@
 #define MM_WL_ELEMENT_BYTES 2 /* weights and KV are fp16 */
 
 struct mm_wl_tenant_sizes {
-	uint64_t share_bytes; /* all of it */
+	uint64_t share_bytes; /* the whole share */
 	uint64_t context_bytes, activation_bytes, graph_bytes;
 	uint64_t overhead_bytes; /* their sum */
 	uint64_t layer_bytes;    /* matrices of one layer */
@@ -28,13 +30,13 @@ struct mm_wl_tenant_sizes {
 	uint64_t weight_pages; /* of the layout: each layer and the resident group in whole pages */
 	uint64_t kv_token_bytes;
 	uint64_t kv_share_bytes;
-	double fraction; /* under MIG: of compute, HBM and link; else 1 */
+	double fraction; /* part of compute, HBM and link that it has under MIG; else 1 */
 };
 
 struct mm_wl_sizes {
-	uint64_t device_bytes; /* what the shares are shares of */
+	uint64_t device_bytes; /* memory that is divided into shares */
 	uint64_t page_bytes;
-	uint64_t pool_bytes; /* of all tenants together */
+	uint64_t pool_bytes; /* all tenants together */
 	struct mm_wl_tenant_sizes tenant[MM_WL_TENANTS_MAX];
 	uint32_t tenants;
 };
@@ -54,10 +56,10 @@ int mm_wl_sizes(const struct mm_wl_opts *opts, uint64_t device_bytes, struct mm_
 struct mm_wl_case;
 
 /**
- * mm_wl_sizes_unlimited() - the same with a KV share that the case can never fill
+ * mm_wl_sizes_unlimited() - enlarge KV shares so far that the case can never fill them
  * @opts:  of the case
  * @sizes: from mm_wl_sizes()
- * @c:     all its requests that may run at once fit, whichever they are
+ * @c:     any of its requests that may run at the same time will fit
  * @ret:   may be @sizes
  */
 void mm_wl_sizes_unlimited(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trace - who asks for what, when
+ * trace - requests with their arrival times and lengths
  *
  * Concept:   A trace is a list of requests sorted by arrival, each of one tenant. It comes from a
  *            CSV file (`arrival_s,prompt_tokens,output_tokens[,tenant]`) or from a seed. Without a
- *            tenant column each tenant gets a contiguous window of the rows, its arrivals counted
- *            from the window's first: real traces keep their bursts that way.
+ *            tenant column each tenant gets a contiguous window of the rows, with arrivals counted
+ *            from the window's first row, so that real traces keep their bursts.
  * Ownership: the caller owns the struct; rows are freed by mm_trace_done().
+ * Threading: one thread.
  * Limits:    MM_TRACE_ROWS_MAX rows; token counts up to MM_TRACE_TOKENS_MAX.
  */
 #pragma once
@@ -31,30 +32,30 @@ struct mm_trace {
 	size_t n, room;
 };
 
-struct mm_trace_shape { /* what is kept of a file's rows, and how a synthetic trace looks */
+struct mm_trace_shape { /* how a file's rows are cut and scaled, and how a synthetic trace is made */
 	uint32_t tenants;
-	double duration_s;  /* later arrivals, as they come, are dropped; <= 0: all */
-	double speed;       /* arrivals come this much faster */
-	double token_scale; /* token counts times this, at least 1 */
-	uint64_t seed;      /* synthetic only */
+	double duration_s;  /* later arrivals, before scaling, are dropped; <= 0: none */
+	double speed;       /* factor by which requests arrive faster */
+	double token_scale; /* factor of token counts; the result is at least 1 */
+	uint64_t seed;      /* of a synthetic trace */
 };
 
 /**
- * mm_trace_read() - a trace from a CSV file
+ * mm_trace_read() - read a trace from a CSV file
  * @path:      of the file
  * @shape:     tenants and cuts
  * @ret_trace: written only on success
  * @errbuf:    gets "file:line: what is wrong"
  *
- * Return: 0; -EBADMSG malformed; errno of opening or reading.
+ * Return: 0; -EBADMSG malformed; negative errno of opening or reading.
  */
 int mm_trace_read(const char *path, const struct mm_trace_shape *shape, struct mm_trace *ret_trace,
 		  char *errbuf, size_t errbuf_bytes);
 
 /**
- * mm_trace_read_rows() - a file's rows as they are
+ * mm_trace_read_rows() - read the rows of a file without changes
  * @path:         of the file
- * @lengths_only: the column arrival_s may be missing; times are then 0
+ * @lengths_only: the column arrival_s may be missing; arrivals are then 0
  * @ret_trace:    written only on success
  * @errbuf:       gets "file:line: what is wrong"
  *
@@ -64,25 +65,25 @@ int mm_trace_read_rows(const char *path, bool lengths_only, struct mm_trace *ret
 		       char *errbuf, size_t errbuf_bytes);
 
 /**
- * mm_trace_synthesize() - bursts that alternate between the tenants, from a seed
+ * mm_trace_synthesize() - make bursts that alternate between the tenants, from a seed
  * @shape:     tenants, duration and seed
  * @ret_trace: written only on success
  *
- * While one tenant's burst runs the others are mostly idle; every third burst two overlap.
+ * During one tenant's burst the others are mostly idle; at every third burst two overlap.
  * Return: 0; -ENOMEM.
  */
 int mm_trace_synthesize(const struct mm_trace_shape *shape, struct mm_trace *ret_trace);
 
-/* How many requests are @tenant's. */
+/* Counts the requests of @tenant. */
 size_t mm_trace_rows(const struct mm_trace *trace, uint32_t tenant);
 
 /**
- * mm_trace_write() - one tenant's rows as a CSV file, without the tenant column
- * @trace:  any
- * @tenant: whose
+ * mm_trace_write() - write one tenant's rows to a CSV file, without the tenant column
+ * @trace:  the trace
+ * @tenant: index of the tenant
  * @path:   created or truncated
  *
- * Return: how many rows, or negative errno.
+ * Return: the number of rows, or negative errno.
  */
 int mm_trace_write(const struct mm_trace *trace, uint32_t tenant, const char *path);
 
