@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Points as charts: their curves and rates, and a plot of them. */
+/* curves - points as charts: their curves, their rates, and a plot of each chart. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -102,7 +102,7 @@ static const struct {
 	{ "throughput_tok_s", "output tokens/s", 1, false },
 };
 
-/* A block per curve: rate and the value of each panel. */
+/* Writes a block per curve, with a line per point: its rate and the value of each panel. */
 static int write_data(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
 		      const struct mm_eval_curve *curve, uint32_t n, const char *path)
 {
@@ -159,7 +159,7 @@ static int write_script(const struct mm_eval_curve *curve, uint32_t n, const cha
 	return fclose(file) ? -errno : 0;
 }
 
-/* DIR/FOLDER/SECTION-CHART.SUFFIX, to be freed. */
+/* Returns DIR/FOLDER/SECTION-CHART.SUFFIX, to be freed. */
 static char *file_name(const struct mm_eval *eval, const char *folder, enum mm_eval_section section,
 		       const char *chart, const char *suffix)
 {
@@ -193,7 +193,7 @@ int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const
 		r = write_script(curve, n, data, svg, script);
 	if (r)
 		return r;
-	/* A chart without a single number has no range; that is not worth more than a line. */
+	/* gnuplot fails for a chart without numbers, as it has no range. A warning will do. */
 	if (system(command))
 		fprintf(stderr, "mmbench: gnuplot cannot draw %s; see %s\n", svg, words);
 	return 0;

@@ -23,7 +23,7 @@
 #include "tools/lab/workload/stats.h"
 
 #define WORDS_MAX     96
-#define WINDOWS_CLAIM 8 /* of fewer, intervals say little */
+#define WINDOWS_CLAIM 8 /* intervals over fewer windows are too wide for a claim */
 
 static const char evaluate_help[] =
 	"usage: mmbench evaluate [options]\n"
@@ -238,7 +238,7 @@ struct mm_ratio mm_eval_ratio(const struct mm_eval_point *point, const char *a, 
 	return mm_ratio_of(x, y, MM_MIN(n, (size_t)MM_WL_WINDOWS_MAX), 0.95);
 }
 
-/* Less than this part of throughput is not worth a quotient: it would be noise over noise. */
+/* A gain below this part of throughput is within the noise, and so would be a quotient by it. */
 #define GAIN_LEAST 0.02
 
 double mm_eval_gain(const struct mm_eval_point *point, const char *policy)
@@ -326,7 +326,7 @@ static void last_line(const char *path, char *out, size_t bytes)
 		fclose(file);
 }
 
-/* Its JSON, or why there is none. */
+/* Reads the JSON that a job wrote, or notes why there is none. */
 static void point_collect(struct mm_eval_point *p, const struct mm_eval_job *job)
 {
 	json_error_t where;

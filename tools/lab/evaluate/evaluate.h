@@ -45,7 +45,7 @@ struct mm_eval_point {
 	char chart[64];                /* chart of the section that the point belongs to */
 	char variant[64];              /* curve of the chart; "": the curves are the policies */
 	char line[MM_EVAL_LINE_BYTES]; /* flags of mmsim */
-	double load; /* fraction of the rate that the device could serve at most; 0: @rate is given */
+	double load; /* rate / the most that the device could serve; 0: the rate is given */
 	double rate; /* requests/s of all tenants together */
 	/* set by the run */
 	json_t *json;      /* NULL: the run failed */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report's sections: what the paper found, what came out here, and why they differ. */
+/* figures - the report's sections: the paper's results, these results, and why they differ. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,10 +11,10 @@
 
 static const struct section {
 	const char *title;
-	const char *paper;  /* what was done there, and its numbers */
-	const char *differ; /* why ours differ, as far as it follows from what is modelled */
-	bool averages;      /* means over recompute, as the paper states them */
-	bool median_too;    /* of TBT */
+	const char *paper;  /* the paper's experiment and its numbers */
+	const char *differ; /* why these results differ, as far as the model explains it */
+	bool averages;      /* whether to list means of ratios to recompute, as the paper does */
+	bool median_too;    /* whether to list the median of TBT, too */
 } section_titles[MM_EVAL_SECTIONS] = {
 	[MM_EVAL_FIG8] = { "Figure 8: temporal sharing",
 			   "MIRAGE on vLLM 0.7.3 and a GH200 with 96 GB, Azure coding arrivals, "
@@ -146,7 +146,7 @@ static void head_row(const struct chart *c, const char *title, const char *more,
 	fputc('\n', out);
 }
 
-/* Share of the certified bound, G, and whether the demand fits what weights can give. */
+/* Prints G, the share of the certified bound, and whether weights can make room for the demand. */
 static void judgement_print(const struct mm_eval_point *p, FILE *out)
 {
 	cell_print(out, p && p->json ? mm_eval_gain(p, "remap") : NAN, 3);
@@ -237,7 +237,7 @@ struct average {
 	uint32_t n;
 };
 
-/* The mean over points is of logarithms: twice and half average to the same. */
+/* Means over points are means of logarithms, so that 2 and 1/2 average to 1. */
 static void add_average(struct average *a, const struct mm_eval_point *p)
 {
 	const double throughput = mm_eval_value(p, "remap", "throughput_tok_s") /

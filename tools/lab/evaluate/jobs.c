@@ -61,7 +61,7 @@ static void job_stop(struct mm_eval_job *job)
 	job->pid = 0;
 }
 
-/* One round: starts what may start, looks who has ended. */
+/* Starts jobs in order until @at_once of them run. */
 static int jobs_start_some(struct mm_eval_job *jobs, size_t n, size_t *next, size_t *running,
 			   size_t at_once)
 {

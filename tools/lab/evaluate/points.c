@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which cases the evaluation runs. */
+/* points - lists the cases that the evaluation runs. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #define ALL_POLICIES  "recompute,elastic,swap,naive,naive-bounded,remap,unlimited"
 #define SAFE_POLICIES "recompute,elastic,remap,unlimited"
 
-/* Requests from which the most that a device can serve is computed. */
+/* Number of requests from which the highest rate that a device can serve is computed. */
 #define SATURATION_REQUESTS 3000.0
 
 static const char *const section_names[MM_EVAL_SECTIONS] = {
@@ -68,7 +68,7 @@ static int parse_line(const char *line, struct mm_wl_opts *ret_opts, char *copy,
 	return mm_wl_options(argc, argv, &program, ret_opts);
 }
 
-struct line_setting { /* what a line means */
+struct line_setting { /* a line of flags, parsed */
 	struct mm_wl_opts opts;
 	struct mm_profile profile;
 	struct mm_wl_sizes sizes;
@@ -81,7 +81,10 @@ static void setting_done(struct line_setting *s)
 	mm_wl_source_done(&s->source);
 }
 
-/* @requests: from the seed, so many of all tenants together in one window; 0: as the line says. */
+/*
+ * Parses a line. @requests: one window with so many requests of all tenants together, made from the
+ * seed; 0: the windows of the line.
+ */
 static int setting_make(struct line_setting *s, const char *line, double requests)
 {
 	char why[1024] = "";
@@ -120,7 +123,7 @@ static int window_bound(const struct line_setting *s, uint32_t window, struct mm
 	return r;
 }
 
-/* Requests/s that the device could serve at most, if it never waited: where load 1 is. */
+/* Computes the rate of load 1: the requests/s that a device which never waits could serve. */
 static int saturation_parse(const char *line, double *ret_rate)
 {
 	mm_cleanup(setting_done) struct line_setting s = { 0 };
@@ -158,7 +161,7 @@ int mm_eval_check(struct mm_eval_point *p)
 	return 0;
 }
 
-/* Three significant digits: a rate that people can type. */
+/* Rounds a rate to three significant digits, so that it is easy to type. */
 static double rate_round(double rate)
 {
 	const double unit = pow(10, floor(log10(rate)) - 2);
@@ -185,11 +188,11 @@ struct curve {
 	enum mm_eval_section section;
 	const char *chart, *variant;
 	const char *policies;
-	const char *flags; /* the case, without rate, policies and what all points share */
-	const char *parts; /* of the rate, for each tenant: "1:3"; NULL: equal */
+	const char *flags; /* the case, without rate, policies and shared flags */
+	const char *parts; /* each tenant's part of the rate: "1:3"; NULL: equal parts */
 };
 
-/* "1:3" of 4 requests/s: "1,3". */
+/* Divides a rate among tenants: "1:3" and 4 requests/s give "1,3". */
 static int write_rates(const char *parts, double rate, char *out, size_t bytes)
 {
 	double sum = 0;
@@ -228,7 +231,7 @@ static int add_point(struct mm_eval *eval, const struct curve *c, double load, d
 	return 0;
 }
 
-/* Loads are parts of what the device could serve at most with the flags @like. */
+/* Adds a curve's points. Load 1 is the most that the device could serve with the flags @like. */
 static int add_loads(struct mm_eval *eval, const struct curve *c, const char *like,
 		     const double *loads, size_t n)
 {
@@ -276,7 +279,7 @@ struct combo {
 };
 
 static const struct combo paper[] = { { "C1", "--combo C1" }, { "C2", "--combo C2" } };
-/* Of 80 GB neither Llama-3-8B's 20 % nor OPT-30B's 65 % hold their weights. */
+/* Other shares than the paper's: 20 % of 80 GB cannot hold Llama-3-8B, nor 65 % OPT-30B. */
 static const struct combo pair[] = { { "pair", "--shapes OPT-13B:40%,Llama-3-8B:30%" } };
 
 static const char *lengths_of(const struct mm_eval *eval, int i)
@@ -286,7 +289,7 @@ static const char *lengths_of(const struct mm_eval *eval, int i)
 
 static const char *const lengths_label[] = { "alpaca", "sharegpt" };
 
-/* @head and each combination, with both lengths. */
+/* Adds the points of @head with each combination of models, with both kinds of lengths. */
 static int add_combos(struct mm_eval *eval, const struct curve *like, const struct combo *combos,
 		      size_t n_combos, const double *loads, size_t n)
 {
@@ -363,14 +366,14 @@ struct variant {
 	const char *label, *flags;
 };
 
-/* The same case with one thing changed; remap alone, and recompute to hold it against. */
+/* Adds variants of a case with one flag changed, under remap, and recompute for comparison. */
 static int add_variants(struct mm_eval *eval, enum mm_eval_section section, const char *chart,
 			const char *head, const struct variant *v, size_t n_variants)
 {
 	char like[512];
 	int r = 0;
 
-	/* The first one's rates: the curves of a chart are compared at the same ones. */
+	/* All variants get the rates of the first one, so that their curves can be compared. */
 	snprintf(like, sizeof(like), "%s %s", head, v[0].flags);
 	for (size_t i = 0; !r && i < n_variants; i++) {
 		char flags[512];
@@ -422,7 +425,7 @@ static int add_spatial(struct mm_eval *eval)
 	return r;
 }
 
-/* One model with its share of the device, as the paper's 7.5 and 7.6. */
+/* Adds cases of one model with a share of the device, as in sections 7.5 and 7.6 of the paper. */
 static int add_single(struct mm_eval *eval)
 {
 	static const struct variant slots[] = { { "one-slot", "--slots 1" },
@@ -485,7 +488,7 @@ static int add_link(struct mm_eval *eval)
 			    VARIANTS(links));
 }
 
-/* Each decision of the controller that can be switched off, off: whatever knobs there are. */
+/* Adds a variant for each knob of the controller that can be switched off. */
 static int add_ablation(struct mm_eval *eval)
 {
 	static const char *const heads[][2] = {

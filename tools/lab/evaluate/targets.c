@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must be reached, computed from the runs. */
+/* targets - compares the results with the targets, from the runs' data. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +15,10 @@
 #define PCIE_C2_MIN 2.0
 #define NEVER_WORSE 0.99
 
-/* How many of the points that a target speaks of reach it, and which is the farthest from it. */
+/* How many of a target's points reach it, and the point that is farthest from it. */
 struct tally {
 	uint32_t of, reached;
-	double worst; /* margin: value / limit, or limit / value where less is better */
+	double worst; /* smallest margin: value / limit, or limit / value where less is better */
 	double value;
 	const struct mm_eval_point *where;
 };
@@ -110,7 +110,7 @@ static void pcie_targets_print(const struct mm_eval *eval, FILE *out)
 		    &c2);
 }
 
-/* Where nobody ever lacked KV, remapping must not have begun. */
+/* Is memory never short in this case, so that remapping must not begin? */
 static bool nothing_to_gain(const struct mm_eval_point *p)
 {
 	return mm_eval_value(p, "recompute", "preemptions") == 0 &&

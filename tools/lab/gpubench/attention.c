@@ -2,12 +2,12 @@
 /*
  * attention - paged attention against the memory that it must read
  *
- * Concept:   decoding reads each key and value once: their bytes by the time of a launch, against
- *            what a copy within the device moves (read and written bytes counted), measured in
- *            turn. Blocks lie in any order in one arena; launches go round through several sets of
- *            blocks, together larger than the device's caches. What is judged has 64 MiB of keys
- *            and values at least: less than that does not fill a device. Prefill is bound by
- *            arithmetic: operations by time.
+ * Concept:   Decoding reads each key and value once. The figure is their bytes by the time of a
+ *            launch; the reference is a copy within the device, read and written bytes counted,
+ *            measured alternately. Blocks are in random order in one arena; launches cycle through
+ *            several sets of blocks, which together are larger than the device's caches. A row has
+ *            a goal if its keys and values are 64 MiB or more, because less does not fill a device.
+ *            Prefill is bound by arithmetic, so its figure is operations by time.
  */
 #include <errno.h>
 #include <math.h>
@@ -20,7 +20,7 @@
 #include "tools/lab/gpubench/parts.h"
 
 #define BLOCK_TOKENS   16u
-#define KV_BYTES       2u /* of an element: F16 */
+#define KV_BYTES       2u /* size of an element: F16 */
 #define SETS_MAX       64u
 #define LAUNCHES_MIN   4u
 #define CHECKED_BYTES  (UINT64_C(64) << 20)
@@ -35,8 +35,9 @@ struct attention {
 	struct mm_gpu_bench *bench;
 	struct mm_gpu_dev dev;
 	struct mm_gpu_module module;
-	struct mm_gpu_range arena;                            /* keys and values */
-	struct mm_gpu_range q, out, partial, counters, words; /* words: tables and the like */
+	struct mm_gpu_range arena; /* keys and values */
+	struct mm_gpu_range q, out, partial, counters,
+		words; /* words: tables, owners and positions */
 	const struct attention_shape *shape;
 	uint32_t context, batch, sets, stride;
 	bool prefill;
@@ -48,14 +49,14 @@ static uint64_t part_bytes(const struct attention *a)
 	return (uint64_t)BLOCK_TOKENS * a->shape->kv_heads * a->shape->head_dim * KV_BYTES;
 }
 
-/* Keys and values of one launch. */
+/* Bytes of the keys and values that one launch reads. */
 static uint64_t kv_bytes(const struct attention *a)
 {
 	return (uint64_t)a->context * a->batch * a->shape->kv_heads * a->shape->head_dim * 2 *
 	       KV_BYTES;
 }
 
-/* Whole blocks of them. */
+/* Bytes of the whole blocks that hold the keys and values of one launch. */
 static uint64_t held_bytes(const struct attention *a)
 {
 	return (uint64_t)a->batch * a->stride * 2 * part_bytes(a);
@@ -68,7 +69,7 @@ static uint32_t tokens_total(const struct attention *a)
 
 /* ---- what a launch reads ---- */
 
-/* In words: tables of all sets, then whose table and which position each token has. */
+/* Writes the words: tables of all sets; then, for each token, its table's index and its position. */
 static int attention_make_words(struct attention *a)
 {
 	const uint32_t n_tables = a->sets * a->batch * a->stride, n = tokens_total(a);
@@ -195,7 +196,7 @@ static int attention_time_copy(struct attention *a, double *ret_rate)
 	return r;
 }
 
-/* Keys and values, queries and results, each once; or what is multiplied and added. */
+/* Bytes of a launch: keys, values, queries and results, each once. For prefill: its operations. */
 static double set_work(const struct attention *a)
 {
 	const double values = (double)tokens_total(a) * a->shape->heads * a->shape->head_dim;

@@ -2,13 +2,13 @@
 /*
  * decode - the time of a step whose layers cycle, against what computation and transfer allow
  *
- * Concept:   plans are set by hand; a layer's computation is a load of known duration. Before the
- *            plans of each duration, a step with nothing away tells the computation T_c, and a bare
- *            loop of copies the transfer of a layer T_t; the bound is controller.md's arithmetic
- *            (mm_plan_set_step_ns()) for the set that mmd chose. So the bound knows nothing of
- *            mmd's own delays, and nothing of the memory bandwidth that transfers take from
- *            computation: both show in the ratio. Where the driver has graphs each step is also one
- *            that was captured once for all plans, gates in it.
+ * Concept:   Plans are set through mmd's admin socket; a layer's computation is a load of known
+ *            duration. Before the plans of each duration, a step with no layer away gives the
+ *            computation time T_c, and a bare loop of copies gives the transfer time T_t of a
+ *            layer. The bound is mm_plan_set_step_ns() (Documentation/controller.md) for the set that
+ *            mmd chose. It leaves out mmd's own delays, and the memory bandwidth that transfers
+ *            take from computation, so both show in the ratio. If the driver has graphs, steps are
+ *            also measured as one graph, which was captured once for all plans, with its gates.
  */
 #include <errno.h>
 
@@ -23,12 +23,12 @@ struct decode {
 	struct mm_gpu_dev dev;
 	struct mm_gpu_tenant tenant;
 	struct mm_gpu_host host;
-	struct mm_gpu_range range; /* where the bare loop copies to */
+	struct mm_gpu_range range; /* destination of the bare loop's copies */
 	struct mm_gpu_module module;
 	struct mm_gpu_load load;
 	struct mm_gpu_engine engine;
 	double t_c_s, t_t_s;
-	struct mm_series base; /* steps with nothing away */
+	struct mm_series base; /* steps with no layer away */
 };
 
 /* ---- what is known of the device ---- */
@@ -51,7 +51,7 @@ static int measure_transfer(struct decode *d)
 	return r;
 }
 
-/* A layer's computation, as near to a part of its transfer as whole launches come. */
+/* Sets a layer's computation to @part of its transfer, in whole launches, and measures it. */
 static int measure_compute(struct decode *d, double part)
 {
 	const double repeats = part * d->t_t_s / d->load.launch_s;
@@ -105,7 +105,7 @@ static int plan_report(struct decode *d, uint32_t alpha, const struct mm_plan_se
 					   (uint64_t)(d->t_t_s * 1e9));
 	int r = mm_gpu_result(d->bench, &step);
 
-	/* What streaming takes from computation shows where the transfer itself costs no time. */
+	/* A plan whose transfers are hidden shows the bandwidth that they take from computation. */
 	if (!r && hidden)
 		return mm_gpu_result(d->bench, &beside);
 	json_decref(beside.params);
@@ -158,7 +158,7 @@ static int measure_plans(struct decode *d)
 	return r;
 }
 
-/* The same steps once more: what has changed meanwhile is not the plans' doing. */
+/* Measures steps with no layer away again, to show how much the device itself has drifted. */
 static int measure_drift(struct decode *d)
 {
 	struct mm_series again = { 0 };

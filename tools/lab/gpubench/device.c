@@ -14,7 +14,7 @@
 
 #define WARM_UP_NS    (300 * MM_NS_PER_MS)
 #define WARM_UP_BYTES (UINT64_C(256) << 20)
-#define RANDOM_BYTES  (UINT64_C(1) << 20) /* are made, and repeated */
+#define RANDOM_BYTES  (UINT64_C(1) << 20) /* random bytes that are made, and then repeated */
 
 int mm_gpu_call(const struct mm_gpu_dev *dev, CUresult result, const char *what)
 {
@@ -221,7 +221,7 @@ static void make_random(uint64_t *words, size_t n)
 		words[i] = bits_mix(i);
 }
 
-/* Whether they are read as F16, BF16 or F32: finite, of both signs, less than 2. */
+/* Makes words that are finite numbers of both signs below 2, if read as F16, BF16 or F32. */
 static void make_numbers(uint32_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -242,7 +242,7 @@ int mm_gpu_randomize(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, boo
 		make_random(words, RANDOM_BYTES / 8);
 	n = MM_MIN(bytes, RANDOM_BYTES);
 	r = mm_gpu_call(dev, dev->gpu.cuMemcpyHtoD(va, words, n), "cuMemcpyHtoD");
-	/* Doubled within the device. */
+	/* The device doubles the bytes by copies. */
 	for (; !r && n < bytes; n = MM_MIN(2 * n, bytes))
 		r = mm_gpu_call(
 			dev,
@@ -291,8 +291,8 @@ int mm_gpu_host_open(struct mm_gpu_dev *dev, uint64_t bytes, struct mm_gpu_host 
 	host->base = base;
 	host->bytes = bytes;
 	/*
-	 * Daemons are forked while it is registered: a copy on write would part us from the
-	 * device's pages.
+	 * mmd is forked while this memory is registered; copy on write could then give this process
+	 * other pages than the device has.
 	 */
 	madvise(base, bytes, MADV_DONTFORK);
 	mm_host_prefer(base, bytes, device_node(dev));

@@ -7,7 +7,7 @@
 #include "libclient/base/base.h"
 #include "tools/mmserve/engine/module.h"
 
-#define WARMUP_STEPS 3u /* until the slots' order is that of a running cycle */
+#define WARMUP_STEPS 3u /* until slots have the occupants of a running cycle */
 #define VOID_MAX     8u /* a plan change voids a step at most once */
 
 /* ---- kernels ---- */
@@ -27,7 +27,7 @@ int mm_gpu_module_open(struct mm_gpu_module *m, struct mm_gpu_dev *dev)
 	return r ? r : mm_gpu_warm_up(dev);
 }
 
-/* When it is first launched. */
+/* Looks a kernel's function up, when the kernel is first launched. */
 static int kernel_resolve(struct mm_gpu_module *m, enum mm_kernel kernel)
 {
 	const struct mm_gpu_api *gpu = &m->dev->gpu;
@@ -80,7 +80,7 @@ int mm_gpu_load_open(struct mm_gpu_load *load, struct mm_gpu_module *module, uin
 		r = mm_gpu_randomize(dev, load->x.va, bytes, true);
 	if (!r)
 		r = mm_gpu_randomize(dev, load->y.va, bytes, true);
-	if (!r) /* its code is loaded when it is first launched */
+	if (!r) /* the first launch also loads the kernel's code */
 		r = mm_gpu_load_time(load, 2, &load->launch_s);
 	return r ? r : mm_gpu_load_time(load, 8, &load->launch_s);
 }
@@ -214,7 +214,7 @@ static int engine_replay_step(struct mm_gpu_engine *e)
 			   "cuGraphLaunch");
 }
 
-/* Return: as mm_step_end(): -ECANCELED means again. */
+/* Computes one step. Return: as mm_step_end(); -ECANCELED: the step must be run again. */
 static int engine_compute_step(struct mm_gpu_engine *e, CUevent end)
 {
 	struct mm_gpu_tenant *t = e->tenant;

@@ -72,5 +72,5 @@ int mm_gpu_engine_steps(struct mm_gpu_engine *e, uint32_t steps, struct mm_serie
 
 void mm_gpu_engine_close(struct mm_gpu_engine *e);
 
-/* Measures the results of part `stream` with the page size of @tenant's mmd; part `pages` uses it. */
+/* Measures the results of part `stream`, with the page size of @tenant's mmd, for part `pages`. */
 int mm_gpu_stream_pages(struct mm_gpu_tenant *tenant, const struct mm_gpu_host *host);

@@ -2,12 +2,13 @@
 /*
  * gemm - matrix products of published models against what memory and arithmetic allow
  *
- * Concept:   the ceilings are measured in turn with each figure: bytes by a copy within the device,
- *            operations by a large square product. A product cannot be faster than the longer of
- *            its weights, x and y at the one rate and its operations at the other. Each is
- *            multiplied by several copies of its weights in turn, that together exceed the device's
- *            caches. `fixed` is what the same bits in every batch cost: products of always as many
- *            rows against one of the batch's size; `fixed_wide`, of twice as many.
+ * Concept:   The ceilings are measured alternately with each figure: bandwidth by a copy within the
+ *            device, arithmetic by a large square product. A product takes at least the longer of
+ *            two times: the bytes of weights, x and y by the bandwidth, and its operations by the
+ *            rate of arithmetic. Launches cycle through several copies of the weights, which
+ *            together exceed the device's caches. `fixed` is the cost of equal bits in every batch:
+ *            products of a constant number of rows, against one product of the batch's size;
+ *            `fixed_wide` has twice as many rows.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 #define PRODUCTS_MIN 4u
 #define COPIES_MAX   32u
 #define SQUARE       8192u
-#define REHEARSED    128u /* the square where numbers mean nothing */
+#define REHEARSED    128u /* size of the square product in a rehearsal */
 
 struct gemm_matrix {
 	const char *model, *name;
@@ -58,7 +59,7 @@ struct gemm {
 	const uint32_t *batch;
 	uint32_t n_matrices, n_batches, square, copies;
 	struct mm_series took[WAYS], bound; /* seconds */
-	double bandwidth, rate;             /* of the ceilings, measured last */
+	double bandwidth, rate;             /* the ceilings, as last measured */
 };
 
 static bool shapes_are_tiny(const struct gemm *g)
@@ -74,7 +75,7 @@ static int gemm_multiply(struct gemm *g, enum gemm_way way, const struct mm_gemm
 			   "a matrix product");
 }
 
-/* @copies: of the weights, one after the other */
+/* Times products with @copies copies of the weights, one after the other. */
 static int time_products(struct gemm *g, enum gemm_way way, const struct mm_gemm_args *of,
 			 uint32_t copies, double *ret_s)
 {
@@ -233,7 +234,7 @@ static void shapes_choose(struct gemm *g)
 					  : MM_ARRAY_SIZE(batches);
 }
 
-struct extent { /* the largest of everything */
+struct extent { /* sizes that hold the largest product */
 	uint64_t rows, k, x, y, w;
 };
 
@@ -267,7 +268,7 @@ static int open_backends(struct gemm *g, const struct extent *e)
 		if (r)
 			mm_gpu_fail(b, r, "%s: %s", names[way], err);
 	}
-	if (r == -ENOENT) /* the library is not here */
+	if (r == -ENOENT) /* the library is not installed */
 		return -EOPNOTSUPP;
 	if (!r)
 		mm_gpu_progress(b, "%s", mm_gemm_describe(g->by[FAST]));
@@ -300,7 +301,7 @@ static int open_matrices(struct gemm *g)
 	return r ? r : mm_gpu_randomize(&g->dev, g->copied.va, g->copied.bytes, false);
 }
 
-/* The software GPU's cuBLAS lies beside the programs. */
+/* Names the software GPU's cuBLAS, which is in the folder of the programs. */
 static int name_library(const struct mm_gpu_bench *b)
 {
 	static const char *const places[] = { "../lib", MM_BIN_TO_LIB };

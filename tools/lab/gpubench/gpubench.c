@@ -22,12 +22,12 @@
 #include "tools/lab/gpubench/parts.h"
 #include "tools/lab/common/procs.h"
 
-#define LINE_BYTES     16384 /* of a result */
+#define LINE_BYTES     16384 /* longest line of a result */
 #define POLL_MS        20
-#define LOOK_S         300 /* to say what device it is; generous: a slow host */
+#define LOOK_S         300 /* timeout for describing the device; generous, for a slow host */
 #define EXIT_NO_DEVICE 77
 
-/* In this order: what has a goal first. */
+/* Parts run in this order; those with a goal come first. */
 const struct mm_gpu_part mm_gpu_parts[] = {
 	{ "stream", "bringing layers in, against a bare loop of copies", mm_gpu_stream_run },
 	{ "grant", "KV memory, wanted to usable, against bare import and against creation",
@@ -143,7 +143,10 @@ static void choose_sizes(struct mm_gpu_bench *b)
 	}
 }
 
-/* A software GPU of our own. One that keeps a modelled device's time has that device's memory. */
+/*
+ * Makes a software GPU in the work folder. If it keeps the time of a modelled device, it has that
+ * device's memory.
+ */
 static int gpubench_set_environment(struct mm_gpu_bench *b)
 {
 	char dir[PATH_MAX + 8], granularity[32];
@@ -193,7 +196,7 @@ static int gpu_prepare(struct gpu *g)
 
 /* ---- a part ---- */
 
-/* In the child: nothing here returns. */
+/* Runs a part in the child process, and exits. */
 _Noreturn static void be_part(struct mm_gpu_bench *b, const struct mm_gpu_part *part, int out,
 			      pid_t parent)
 {
@@ -235,7 +238,7 @@ static void write_out(struct gpu *g, const json_t *line)
 	fflush(g->out);
 }
 
-/* A line from the child. Its last one may say what failed. */
+/* Handles a line from the child: a result, or, as the last one, why the part failed. */
 static void child_line_handle(struct gpu *g, char *text, char *why, size_t why_bytes)
 {
 	json_t *line = json_loads(text, 0, NULL);
@@ -250,7 +253,7 @@ static void child_line_handle(struct gpu *g, char *text, char *why, size_t why_b
 	json_decref(line);
 }
 
-/* Whole lines that are there. Return: false at the end. */
+/* Handles all whole lines that have arrived. Return: false at the end of the child's output. */
 static bool child_lines_read(struct gpu *g, int fd, char *why, size_t why_bytes)
 {
 	for (;;) {
@@ -270,7 +273,7 @@ static bool child_lines_read(struct gpu *g, int fd, char *why, size_t why_bytes)
 			memmove(g->line, end + 1, g->fill + 1);
 		}
 		if (g->fill == sizeof(g->line) - 1)
-			g->fill = 0; /* no line of ours */
+			g->fill = 0; /* too long for a result */
 	}
 }
 
@@ -292,7 +295,7 @@ static enum outcome outcome_of(int status, char *why, size_t why_bytes)
 	}
 }
 
-/* Until it has ended, or must. */
+/* Waits until the part has ended, the timeout has passed, or a signal came. */
 static enum outcome wait_part(struct gpu *g, uint64_t timeout_s, pid_t pid, int fd, char *why,
 			      size_t why_bytes)
 {
@@ -343,7 +346,7 @@ static enum outcome start_and_wait(struct gpu *g, const struct mm_gpu_part *part
 		outcome = wait_part(g, timeout_s, pid, ends[0], why, why_bytes);
 	}
 	close(ends[0]);
-	/* With all that it started. */
+	/* Also ends all processes that the part started. */
 	mm_procs_sweep();
 	return outcome;
 }
@@ -448,7 +451,7 @@ static int parts_run(struct gpu *g)
 
 	if (outcome != DONE)
 		return outcome == NO_DEVICE ? EXIT_NO_DEVICE : 1;
-	/* Whatever it is called. */
+	/* The device is asked, because the driver's name need not tell. */
 	g->bench.rehearsal = json_is_true(json_object_get(g->device, "rehearsal"));
 	choose_sizes(&g->bench);
 	first = header_json(g);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grant - from the wish for KV memory to memory that can be used
+ * grant - the time from a demand for KV memory to memory that can be used
  *
- * Concept:   mmd has the pages already, clean and exported: the tenant imports, maps and sets
- *            access. The references do the bare driver calls for as many pages: import, map and one
- *            set-access with descriptors that another process passed; and, as engines without mmd
- *            do, create, map and set access page by page, or create and map all and set access
- *            once. libclient gets a table of entries that take the time of each call: what is not
- *            in the driver's calls is the way through the rings and the sockets, and waking up.
+ * Concept:   mmd has the pages already, scrubbed and exported: the tenant imports them, maps them
+ *            and sets access. The references are the bare driver calls for as many pages: import,
+ *            map and one set-access, with descriptors that another process passed; and, as engines
+ *            without mmd do, create, map and set access page by page, or create and map all and set
+ *            access once. libclient gets a table of driver functions that measure each call. The
+ *            time outside the driver's calls is that of rings, sockets and waking up.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 
 enum grant_step { IMPORT, MAP, ACCESS, STEPS };
 
-/* What libclient's service thread calls goes through here. */
+/* The driver calls of libclient's service thread go through these functions, which time them. */
 static struct {
 	struct mm_gpu_api real;
 	_Atomic uint64_t ns[STEPS];
@@ -64,10 +64,10 @@ struct grant {
 	struct mm_gpu_dev dev;
 	struct mm_gpu_lender lender;
 	struct mm_gpu_tenant tenant;
-	struct mm_gpu_api table; /* libclient's */
+	struct mm_gpu_api table; /* the table for libclient */
 	uint64_t page_bytes;
 	uint32_t n;
-	CUdeviceptr va; /* where the references map */
+	CUdeviceptr va; /* where the references map their pages */
 	CUmemGenericAllocationHandle handle[MM_GPU_LENT_MAX];
 	int fds[MM_GPU_LENT_MAX];
 	uint32_t n_fds;
@@ -324,7 +324,7 @@ int mm_gpu_grant_run(struct mm_gpu_bench *bench)
 
 	if (!g)
 		return mm_gpu_fail(bench, -ENOMEM, "out of memory");
-	/* Before the driver is open in this process: it does not survive a fork. */
+	/* Forked before this process opens the driver, which does not survive a fork. */
 	r = mm_gpu_lender_open(&g->lender, bench);
 	if (!r)
 		r = mm_gpu_dev_open(&g->dev, bench);

@@ -28,7 +28,7 @@ struct pages_answer {
 	char text[256];
 };
 
-struct stock { /* of the lender's process */
+struct stock { /* the pages that the lender's process has made */
 	struct mm_gpu_dev dev;
 	CUmemGenericAllocationHandle handle[MM_GPU_LENT_MAX];
 	uint32_t n;
@@ -57,7 +57,7 @@ static int stock_make(struct stock *s, const struct pages_request *request)
 	return r;
 }
 
-/* A message with some of the descriptors, or with what is wrong. */
+/* Sends an answer with some of the descriptors, or with an error. */
 static int send_some(int fd, const struct pages_answer *answer, const int *fds, uint32_t n)
 {
 	int r = mm_sock_wait(fd, POLLOUT, mm_now_ns() + LEND_NS);
@@ -65,7 +65,7 @@ static int send_some(int fd, const struct pages_answer *answer, const int *fds, 
 	return r ? r : mm_sock_send(fd, answer, sizeof(*answer), fds, n);
 }
 
-/* Return: how many descriptors were made; *ret_error says why not all. */
+/* Exports pages. Return: how many descriptors were made; *ret_error: why not all of them. */
 static uint32_t export_some(struct stock *s, uint32_t first, uint32_t n, int *fds, int *ret_error)
 {
 	for (uint32_t i = 0; i < n; i++) {

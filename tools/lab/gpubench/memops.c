@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memops - what the gates' stream operations cost: two for each layer of a step
+ * memops - the cost of the gates' stream operations: two for each layer of a step
  *
- * Concept:   a step of n small kernels, with and without a wait (for a bit that is set) before and
- *            a write behind each, on gates as libclient has them: a line for each layer in host
- *            memory that is registered. Enqueued plainly while a wait holds the stream back, so
- *            that what the host takes is not in it (and is told apart); and captured into a graph,
- *            where the driver has those. `batched` joins the write of a layer and the wait of the
- *            next into one operation of two.
+ * Concept:   A step has n small kernels, with and without a wait before each (for a bit that is
+ *            set already) and a write after it, on gates as libclient has them: a line for each
+ *            layer, in registered host memory. It is enqueued while a wait holds the stream back,
+ *            so that the host's time is left out, and reported as a figure of its own. If the
+ *            driver has graphs, it is also captured into one. `batched` joins the write of a layer
+ *            and the wait of the next into one batch of two operations.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,9 +21,9 @@
 
 #define GATE_BYTES   64u
 #define GATES_MAX    128u
-#define VALUES       256u      /* that a small kernel has to do with */
-#define REPLAYS      10u       /* of a graph, one after the other */
-#define HELD_BACK    GATES_MAX /* the line of the word that holds the stream back */
+#define VALUES       256u      /* numbers that a small kernel works on */
+#define REPLAYS      10u       /* replays of a graph, one after the other */
+#define HELD_BACK    GATES_MAX /* index of the line that holds the stream back */
 #define MEMORY_BYTES ((size_t)GATE_BYTES * (GATES_MAX + 1))
 
 enum memops_way { WITHOUT, GATED, BATCHED, WAYS };
@@ -33,7 +33,7 @@ struct memops {
 	struct mm_gpu_dev dev;
 	struct mm_gpu_module module;
 	struct mm_gpu_range values;
-	char *host; /* gates */
+	char *host; /* the gates */
 	size_t host_bytes;
 	bool registered;
 	CUdeviceptr gates_va;
@@ -281,8 +281,8 @@ static int make_gates(struct memops *m)
 }
 
 /*
- * A kernel's code may be loaded when it is first launched, and that may wait for what is on the
- * device: for a stream that we hold back ourselves.
+ * Launches the kernel once. The driver may load a kernel's code at its first launch, and wait for
+ * the device then; with a stream that is held back, it would wait for ever.
  */
 static int warm_up(struct memops *m)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* options - the command line of `mmbench gpu`. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -176,7 +177,7 @@ static int gpubench_parse_rest(int opt)
 		puts("mmbench " MM_VERSION);
 		return 1;
 	default:
-		return -EINVAL; /* getopt has said which argument is wrong */
+		return -EINVAL; /* getopt has printed which argument is wrong */
 	}
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * overhead - what living on mmd's memory costs an engine while nothing is remapped
+ * overhead - the cost of memory from mmd for an engine, while nothing is remapped
  *
- * Concept:   mmserve serves the same requests, in turn from memory of its own (--plain:
- *            cuMemAlloc()) and from mmd's, whose KV share has room for all of them. What is
- *            compared is the median time from one token of a sequence to its next, by the device's
- *            clock.
+ * Concept:   mmserve serves the same requests alternately with memory of its own (--plain:
+ *            cuMemAlloc()) and with mmd's, whose KV share has room for all of them. The median time
+ *            from one token of a sequence to the next is compared, by the device's clock.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,10 +24,10 @@ struct overhead {
 	struct mm_bench_mmd mmd;
 	char model[PATH_MAX], trace[PATH_MAX + 32], errors[PATH_MAX + 32];
 	uint64_t share_bytes, pool_bytes;
-	bool graphs; /* the driver has them */
+	bool graphs; /* the driver has graphs */
 };
 
-/* By memory: [0] mmd's, [1] plain. */
+/* Figures by kind of memory: [0] mmd's, [1] plain. */
 struct overhead_figures {
 	struct mm_series step[2], gap[2];
 };
@@ -56,7 +55,7 @@ static void add_args(const struct overhead *o, bool plain, const char *graphs, c
 	argv[n] = NULL;
 }
 
-/* Its last line on stdout is the summary. */
+/* Reads the summary, which is mmserve's last line on stdout. */
 static int summary_read(struct overhead *o, struct mm_child *child, json_t **ret_summary)
 {
 	const uint64_t deadline_ns = mm_now_ns() + MM_GPU_TIMEOUT_NS;
@@ -174,7 +173,7 @@ static int graphs_compare(struct overhead *o, const char *graphs)
 	for (uint32_t i = 0; !r && i < o->bench->sizes.serve_repeat; i++) {
 		mm_gpu_progress(o->bench, "graphs %s, pair %u of %u", graphs, i + 1,
 				o->bench->sizes.serve_repeat);
-		/* Who goes first changes: what a second run finds warm helps each as often. */
+		/* The order alternates, so that each way is second equally often: caches are warm. */
 		r = way_run(o, i % 2, graphs, &f);
 		if (!r)
 			r = way_run(o, !(i % 2), graphs, &f);
@@ -221,14 +220,14 @@ static int choose_model(struct overhead *o)
 	} else {
 		r = mm_gpu_model(b, &b->sizes.served, "served", o->model);
 	}
-	/* Chunks are as large as pages: each sequence may leave one half empty. */
+	/* A chunk has the size of a page, and each sequence may leave most of one empty. */
 	o->share_bytes = tokens * 4 * arch.layers * arch.kv_heads * arch.head_dim +
 			 b->sizes.pages[b->sizes.n_pages - 1] * b->sizes.requests;
 	o->pool_bytes = weights + weights / 4 + 2 * o->share_bytes + b->sizes.pool_bytes;
 	return r;
 }
 
-/* Where there are no kernels mmserve has nothing to run. */
+/* Checks for the module of kernels, without which mmserve cannot run. */
 static int look_for_kernels(struct mm_gpu_bench *bench, bool *ret_graphs)
 {
 	struct mm_gpu_module module = { 0 };

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages - what depends on the size of pages: streaming, plan changes, bandwidth of what computes in
- * them
+ * pages - costs that depend on the size of pages: streaming, plan changes, bandwidth of kernels
  *
- * Concept:   an mmd for each size. Kernels read memory that pages of that size lie behind, in order
- *            (one array added to another) and at random (rows gathered), against the same in memory
- *            of cuMemAlloc().
+ * Concept:   Each size gets an mmd of its own. Kernels read memory in pages of that size, in order
+ *            (one array is added to another) and at random (rows are gathered). The reference is
+ *            the same kernel on memory of cuMemAlloc().
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,14 +15,14 @@
 #include "tools/lab/gpubench/engine.h"
 #include "tools/lab/gpubench/parts.h"
 
-#define ROW_FLOATS 1024u /* of a gathered row */
+#define ROW_FLOATS 1024u /* size of a gathered row */
 
 struct pages {
 	struct mm_gpu_bench *bench;
 	struct mm_gpu_dev dev;
 	struct mm_gpu_module module;
 	struct mm_gpu_host host;
-	struct mm_gpu_range rows, out; /* of the gathering: which ones, where to */
+	struct mm_gpu_range rows, out; /* for gathering: indices of rows, and the destination */
 	uint32_t n_rows;
 };
 
@@ -45,7 +44,7 @@ static int pages_report_row(struct pages *p, const char *name, const char *unit,
 
 /* ---- kernels ---- */
 
-/* Two reads and a write of each element. */
+/* Measures a load, which reads two elements and writes one, for each element of an array. */
 static int read_in_order(struct mm_gpu_load *load, struct mm_series *rates)
 {
 	double launch_s = 0;
@@ -74,7 +73,7 @@ static int gather_measure(struct pages *p, const struct mm_gpu_load *load, struc
 	return r;
 }
 
-/* Each row once, none near the one before. */
+/* Writes the indices of all rows, each once, in random order. */
 static int gather_make_rows(struct pages *p)
 {
 	const uint64_t bytes = p->n_rows * sizeof(uint32_t);
@@ -92,7 +91,7 @@ static int gather_make_rows(struct pages *p)
 			   "cuMemcpyHtoD");
 }
 
-/* [0]: in pages; [1]: in one allocation */
+/* Index 0: memory in pages; index 1: memory of one allocation. */
 struct reading {
 	struct mm_gpu_load load[2];
 	struct mm_series in_order[2], random[2];
@@ -131,7 +130,7 @@ static int measure_reading(struct pages *p, uint64_t page_bytes)
 
 /* ---- plans ---- */
 
-/* How long no step could begin. */
+/* Changes the plan, and adds to @held the time during which no step could begin. */
 static int plan_change_measure(struct mm_gpu_tenant *t, uint32_t alpha, struct mm_series *held)
 {
 	struct mm_client_info before, after;
@@ -156,7 +155,7 @@ static int measure_changes(struct pages *p, struct mm_gpu_tenant *t)
 
 	for (uint32_t i = 0; !r && i < p->bench->sizes.repeat; i++) {
 		r = plan_change_measure(t, t->layers / 2, &away);
-		/* The tenant lives: the layers that cycle have been in their slots. */
+		/* A step first, so that the cycling layers have been in their slots. */
 		if (!r)
 			r = mm_gpu_engine_step(&engine, &step_s);
 		if (!r)

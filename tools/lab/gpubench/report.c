@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* report - results of `mmbench gpu` as JSON, and as rows of a table. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -45,7 +46,7 @@ static void set_goal(json_t *row, const struct mm_goal *goal, double ratio, bool
 			    json_pack("{s:f}",
 				      goal->kind == MM_GOAL_AT_LEAST ? "at_least" : "at_most",
 				      goal->bound));
-	/* A rehearsal reaches nothing, and misses nothing. */
+	/* In a rehearsal the numbers mean nothing, so a goal is neither reached nor missed. */
 	json_object_set_new(row, "reached",
 			    !rehearsal && mm_goal_check(goal, ratio, &reached)
 				    ? json_boolean(reached)
@@ -125,7 +126,7 @@ static bool is_size(const char *key)
 	return !strcmp(key, "page") || !strcmp(key, "chunk") || !strcmp(key, "bytes");
 }
 
-/* Sizes as people write them. */
+/* Prints a parameter; a size gets a unit. */
 static void print_param(const char *key, const json_t *value, char *text, size_t bytes)
 {
 	const json_int_t n = json_integer_value(value);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernels - those that are bound by memory: what they must read and write, by the time of a launch
+ * kernels - bandwidth of the kernels that are bound by memory
  *
- * Concept:   rows of activations, together larger than the device's caches. Bytes are those that no
- *            version of the kernel can do without: each input read once, each output written once.
- *            The reference is a copy within the device, read and written bytes counted, measured in
- *            turn.
+ * Concept:   Kernels work on rows of activations, which together are larger than the device's
+ *            caches. The figure is the least number of bytes (each input read once, each output
+ *            written once) by the time of a launch. The reference is a copy within the device, read
+ *            and written bytes counted, measured alternately.
  */
 #include <errno.h>
 #include <math.h>
@@ -22,7 +22,7 @@
 #define LAUNCHES     3u
 #define HEAD_DIM_MAX 128u
 
-struct rows_words { /* of the device: what kernels look up */
+struct rows_words { /* constants in device memory that kernels read */
 	uint64_t parts[2];
 	double frequencies[HEAD_DIM_MAX / 2];
 };
@@ -32,7 +32,7 @@ struct rows {
 	struct mm_gpu_dev dev;
 	struct mm_gpu_module module;
 	struct mm_gpu_range x, y, z; /* f32 [rows][hidden] each */
-	struct mm_gpu_range words;   /* struct words, then ids, positions, zeros, table, results */
+	struct mm_gpu_range words;   /* ids, positions, zeros, table, results */
 	uint32_t rows, hidden, head_dim, vocab;
 	CUdeviceptr ids, positions, zeros, table, results;
 };
@@ -112,7 +112,7 @@ static void make_rope(const struct rows *k, union args *a)
 					 .stride = k->hidden };
 }
 
-/* Keys and values are as wide as a row; one sequence has all of them. */
+/* Keys and values are as wide as a row, and all belong to one sequence. */
 static void make_kv_write(const struct rows *k, union args *a)
 {
 	const uint64_t part = (uint64_t)BLOCK_TOKENS * k->hidden * 2;
@@ -186,7 +186,7 @@ static void make_fill(const struct rows *k, union args *a)
 					 .pattern = UINT64_C(0x0123456789abcdef) };
 }
 
-/* The arena is y, the dense buffer x. */
+/* y is the arena, x the dense buffer. */
 static void make_kv_move(const struct rows *k, union args *a)
 {
 	a->kv_move = (struct mm_kv_move_args){ .parts_va = k->words.va,
@@ -198,8 +198,8 @@ static void make_kv_move(const struct rows *k, union args *a)
 }
 
 /*
- * Bytes for each of rows * hidden elements. What makes numbers that are no longer random comes
- * last.
+ * Bytes for each of rows * hidden elements. Kernels that overwrite the random numbers with others
+ * come last.
  */
 static const struct {
 	const char *name;
@@ -240,7 +240,7 @@ static int rows_time_launches(struct rows *k, enum mm_kernel kernel, const union
 	return r;
 }
 
-/* From z, which nobody reads, to itself: random bytes stay where they are needed. */
+/* Times a copy within z, which no kernel reads, so that the inputs of kernels stay random. */
 static int rows_time_copy(struct rows *k, double *ret_rate)
 {
 	const uint64_t half = k->z.bytes / 2;
@@ -312,7 +312,7 @@ static void fill_words(const struct rows *k, struct rows_words *head, uint32_t *
 		positions[i] = i;
 		zeros[i] = 0;
 	}
-	/* Backwards: no block is where it would be without a table. */
+	/* The table is in reverse order, so that no block is where it would be without a table. */
 	for (uint32_t i = 0; i < blocks; i++)
 		table[i] = (blocks - 1 - i) * (2 * part / MM_KV_UNIT_BYTES);
 }
@@ -326,7 +326,7 @@ static int rows_make_words(struct rows *k)
 
 	if (!words)
 		return mm_gpu_fail(k->bench, -ENOMEM, "out of memory");
-	/* Results are 64 bits wide: checksum's, and argmax's in half of the room. */
+	/* A result of checksum has 64 bits; one of argmax uses half of that. */
 	r = mm_gpu_range_open(&k->dev, mm_round_up(bytes, 8) + 8 * (uint64_t)k->rows, 0, &k->words);
 	if (r)
 		return r;
@@ -349,7 +349,7 @@ static int rows_prepare(struct rows *k)
 	k->hidden = k->bench->sizes.row_hidden;
 	k->head_dim = MM_MIN(HEAD_DIM_MAX, k->hidden / 4);
 	k->rows = (uint32_t)(bytes / (4 * (uint64_t)k->hidden)) / BLOCK_TOKENS * BLOCK_TOKENS;
-	k->vocab = 2 * k->rows; /* a table of 16 bits */
+	k->vocab = 2 * k->rows; /* the embedding table has 16 bits per element */
 	if (!r)
 		r = mm_gpu_module_open(&k->module, &k->dev);
 	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(ranges); i++) {
@@ -368,7 +368,7 @@ int mm_gpu_kernels_run(struct mm_gpu_bench *bench)
 	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(kernels); i++) {
 		mm_gpu_progress(bench, "%s", kernels[i].name);
 		r = run_kernel(&k, i);
-		if (r == -EOPNOTSUPP) { /* the others are there all the same */
+		if (r == -EOPNOTSUPP) { /* this kernel is missing; others may be there */
 			mm_gpu_progress(bench, "%s", bench->err);
 			r = 0;
 		}

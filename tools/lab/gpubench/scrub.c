@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scrub - how fast pages are cleaned, as mmd's xfer does it: a fill for pages that lie side by side, or for
- *         each where they do not, and an event for a batch
+ * scrub - how fast pages are scrubbed the way that mmd's xfer does it
+ *
+ * Concept:   xfer fills adjacent pages at once, and others one by one, with an event behind each
+ *            batch. The references are one large fill, and a copy within the device.
  */
 #include "libclient/base/base.h"
 #include "libclient/protocol/xplan.h"
@@ -12,10 +14,10 @@ struct scrub {
 	struct mm_gpu_dev dev;
 	struct mm_gpu_range range;
 	CUevent done;
-	struct mm_series runs, pages, fill, copy; /* bytes a second */
+	struct mm_series runs, pages, fill, copy; /* bytes per second */
 };
 
-/* Fills of @fill_bytes each, and an event behind each batch. */
+/* Times fills of @fill_bytes each, with an event behind each batch. */
 static int by_batches(struct scrub *s, uint64_t fill_bytes, uint64_t batch_bytes, double *ret_s)
 {
 	const struct mm_gpu_api *gpu = &s->dev.gpu;
@@ -45,7 +47,7 @@ static int by_fill(struct scrub *s, double *ret_s)
 	return r ? r : mm_gpu_time_end(&s->dev, ret_s);
 }
 
-/* Bytes read and bytes written both count. */
+/* Times a copy; its rate counts the bytes read and the bytes written. */
 static int by_copy(struct scrub *s, double *ret_s)
 {
 	const uint64_t half = s->range.bytes / 2;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream - how fast mmd brings layers in, while all of them cycle and nothing is computed
+ * stream - how fast mmd streams layers in, while all of them cycle and nothing is computed
  *
- * Concept:   bytes are those of the layers that came in, time is the device's, over some steps. The
- *            reference is a loop of copies from memory that is there and registered, in chunks of
- *            the same size, of as many bytes, from this process.
+ * Concept:   The figure is the bytes of the layers that were streamed in, by device time, over some
+ *            steps. The reference is a loop of copies in this process, from populated and
+ *            registered memory, of as many bytes in chunks of the same size.
  */
 #include <errno.h>
 
@@ -17,10 +17,10 @@ struct stream {
 	struct mm_gpu_tenant *tenant;
 	struct mm_gpu_engine engine;
 	const struct mm_gpu_host *host;
-	struct mm_gpu_range range; /* where the bare loop copies to */
+	struct mm_gpu_range range; /* destination of the bare loop's copies */
 	struct mm_plan_set set;
 	struct mm_series figure, bare;
-	uint64_t piece_bytes; /* of a copy of mmd's */
+	uint64_t piece_bytes; /* size of each of mmd's copies */
 };
 
 static int by_mmd(struct stream *s, bool counts)
@@ -30,7 +30,7 @@ static int by_mmd(struct stream *s, bool counts)
 	double whole_s = 0;
 	int r = 0;
 
-	/* Two more: slots are full when nobody uses them. */
+	/* Two steps more do not count: slots are full before the first one, so it streams less. */
 	for (uint32_t i = 0; !r && i < steps + 2; i++) {
 		double step_s;
 
@@ -111,7 +111,7 @@ int mm_gpu_stream_pages(struct mm_gpu_tenant *tenant, const struct mm_gpu_host *
 	return r;
 }
 
-/* What the link does with chunks of each size. */
+/* Measures the link's rate with chunks of each size. */
 static int by_chunks(struct mm_gpu_dev *dev, const struct mm_gpu_host *host)
 {
 	const uint64_t most = MM_MIN(UINT64_C(64) << 20, host->bytes);

@@ -82,7 +82,7 @@ void mm_gpu_tenant_close(struct mm_gpu_tenant *t)
 
 /* ---- the model ---- */
 
-/* OPT's: all matrices of a layer are of the hidden size. */
+/* Makes the sizes of a model of OPT's family. */
 static struct mm_arch arch_of(const struct mm_gpu_shape *s)
 {
 	return (struct mm_arch){ .family = MM_FAMILY_OPT,
@@ -110,7 +110,7 @@ uint64_t mm_gpu_tenant_pool(const struct mm_gpu_bench *bench)
 	return 2 * mm_gpu_shape_bytes(&bench->sizes.cycling) + bench->sizes.pool_bytes;
 }
 
-/* A device that keeps time needs no bytes. */
+/* Makes a model; its files are sparse if the device only keeps time. */
 static int shape_make_model(struct mm_gpu_bench *b, const struct mm_gpu_shape *shape,
 			    const char *dir)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* config - checks a model's sizes, and makes its config.json. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>

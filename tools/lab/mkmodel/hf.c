@@ -15,7 +15,7 @@
 #include "libclient/support/cleanup.h"
 #include "tools/lab/mkmodel/rows.h"
 
-/* Tensors in file order have numbers; a file holds those from first to before end. */
+/* Tensors have indices in file order; the current file holds those from first to end - 1. */
 struct writer {
 	const struct mk_source *source;
 	const struct mk_format *format;
@@ -79,7 +79,7 @@ static int walk_one(struct writer *w, struct walk *walk, enum mm_weight weight, 
 	return walk->visit(w, &t, walk->arg);
 }
 
-/* Calls @visit for the tensors of the file, in order; stops at the first failure. */
+/* Calls @visit for each tensor of the current file, in order, and stops at the first failure. */
 static int each_tensor(struct writer *w, visit_fn *visit, void *arg)
 {
 	struct walk walk = { visit, arg, 0 };
@@ -123,7 +123,7 @@ static void hf_json_done(json_t **j)
 	json_decref(*j);
 }
 
-/* Eight bytes of length, then JSON padded with spaces so that the data begin aligned. */
+/* Writes the header: eight bytes of length, then JSON, padded with spaces to align the data. */
 static int write_header(struct writer *w)
 {
 	mm_cleanup(hf_json_done) json_t *object = json_object();
@@ -243,7 +243,7 @@ static int write_config(struct writer *w)
 	return write_json(w, config);
 }
 
-/* Writes dir/name.part by @body, then renames it. */
+/* Has @body write the file dir/name.part, then renames it. */
 static int write_file(struct writer *w, const char *dir, const char *name,
 		      int (*body)(struct writer *w))
 {
@@ -290,8 +290,8 @@ static int index_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 	return 0;
 }
 
-struct cut {                  /* looks for the end of a shard */
-	uint64_t bytes, want; /* from the model's beginning */
+struct cut {                  /* state of the search for the end of a shard */
+	uint64_t bytes, want; /* both from the model's beginning */
 	uint32_t at;
 };
 
@@ -307,7 +307,7 @@ static int tensor_advance(struct writer *w, const struct mk_tensor *t, void *arg
 	return 0;
 }
 
-/* The tensors of shard @i: about as many bytes as the others, and at least one tensor for each. */
+/* Chooses the tensors of shard @i. Shards have similar sizes, and at least one tensor each. */
 static void cut_shard(struct writer *w, uint32_t i, const struct file_sizes *all)
 {
 	const uint32_t n = w->format->shards, first = w->end;

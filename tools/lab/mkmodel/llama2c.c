@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* llama2c - weights from a checkpoint of llama2.c (sources.h). */
 #include "libclient/support/cleanup.h"
 #include "tools/lab/mkmodel/sources.h"
 
@@ -13,7 +14,7 @@
 
 #define HEADER_BYTES 28u
 
-/* The file's arrays in order; each holds all layers of one weight. */
+/* The file's arrays, in order. Each array holds one weight of all layers. */
 static const enum mm_weight file_order[] = { MM_W_EMBED, MM_W_INPUT_NORM, MM_W_Q,         MM_W_K,
 					     MM_W_V,     MM_W_O,          MM_W_POST_NORM, MM_W_GATE,
 					     MM_W_DOWN,  MM_W_UP,         MM_W_FINAL_NORM };
@@ -27,7 +28,7 @@ static uint64_t array_bytes(const struct mm_arch *a, enum mm_weight weight)
 	       (mm_weight_per_layer(weight) ? a->layers : 1);
 }
 
-/* Where @weight begins; behind the last array lie the old RoPE tables, then an untied head. */
+/* Returns where @weight begins. The last array is followed by RoPE tables and an untied head. */
 static uint64_t array_offset(const struct mm_arch *a, enum mm_weight weight)
 {
 	uint64_t offset = HEADER_BYTES;

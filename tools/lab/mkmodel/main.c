@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mkmodel: models in Hugging Face's layout, from a llama2.c checkpoint, from a seed, or without
- * weights.
+ * mkmodel - writes models in Hugging Face's layout, from a llama2.c checkpoint, from a seed, or
+ * without weights.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static int run_llama2c(const struct mk_options *o, const char *path, const char 
 	return write_model(&source, dir, o);
 }
 
-/* @base: what the options are applied to; @row NULL: sparse */
+/* Writes a model. @base: sizes that the options are applied to; @row: if NULL, files are sparse. */
 static int write_shape(const struct mk_options *o, const struct mm_arch *base, mk_row_fn *row,
 		       const char *dir)
 {
@@ -77,7 +77,7 @@ static int unknown_shape(const char *name)
 	return MK_EXIT_USAGE;
 }
 
-/* @row NULL: sparse. */
+/* Writes a model of the shape that the options give. @row: if NULL, files are sparse. */
 static int run_shaped(const struct mk_options *o, mk_row_fn *row, const char *dir)
 {
 	const struct mm_shape *shape = o->shape ? mm_shape_find(o->shape) : NULL;
@@ -115,7 +115,7 @@ static void shapes_print(const struct mk_shapes *shapes)
 	}
 }
 
-/* @dir NULL: list them */
+/* Writes the models of a list of shapes into @dir; NULL: prints the list. */
 static int run_shapes(const struct mk_options *o, const char *path, const char *dir)
 {
 	mm_cleanup(mk_shapes_done) struct mk_shapes shapes = { 0 };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* narrow - converts F32 to F16 and BF16. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -11,7 +12,7 @@ static int narrow_f16(uint32_t bits, uint16_t *ret_bits)
 	uint32_t magnitude = bits & 0x7fffffff;
 	float value;
 
-	if (magnitude < 0x38800000) { /* below the smallest normal: count in units of 2^-24 */
+	if (magnitude < 0x38800000) { /* below the smallest normal number: count units of 2^-24 */
 		memcpy(&value, &magnitude, sizeof(value));
 		*ret_bits = sign | (uint16_t)lrintf(value * 0x1p24f);
 		return 0;

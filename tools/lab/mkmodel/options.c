@@ -100,7 +100,7 @@ static int parse_family(const char *text, enum mm_family *ret_family)
 	return -EINVAL;
 }
 
-/* Reads @n numbers with commas between them. */
+/* Parses @n numbers, separated by commas. */
 static int parse_reals(const char *text, double *ret_values, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -242,7 +242,7 @@ static int set_option(struct mk_options *o, int c, const char *arg)
 	}
 }
 
-/* What an option takes instead, where that is one of a few words. */
+/* Returns the words that an option accepts, for a message, or "" if it takes no words. */
 static const char *option_choices(int c)
 {
 	switch (c) {
@@ -296,7 +296,7 @@ int mk_options_parse(int argc, char **argv, struct mk_options *o)
 	return -1;
 }
 
-/* @part of @whole, for another whole; at least 1. */
+/* Scales @part of @whole to the whole @other; the result is at least 1. */
 static uint32_t proportion_of(uint32_t part, uint32_t whole, uint32_t other)
 {
 	return (uint32_t)MM_MAX((uint64_t)part * other / MM_MAX(whole, 1), 1);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* random - random weights from a seed (sources.h). */
 #include "tools/lab/mkmodel/sources.h"
 
 #include <math.h>
 
-/* One step of splitmix64: a counter in, well mixed bits out. */
+/* One step of splitmix64, which turns a counter into well mixed bits. */
 static uint64_t splitmix64_bits(uint64_t x)
 {
 	x += UINT64_C(0x9e3779b97f4a7c15);
@@ -12,7 +13,7 @@ static uint64_t splitmix64_bits(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-/* Uniform in [-1, 1), in steps of 2^-23: exact in F32. */
+/* Maps bits to a uniform number in [-1, 1), in steps of 2^-23, which F32 represents exactly. */
 static float uniform_of(uint64_t bits)
 {
 	return (float)((int32_t)(bits >> 40) - (1 << 23)) * 0x1p-23f;
@@ -24,11 +25,12 @@ static bool is_gain(enum mm_weight weight)
 }
 
 /*
- * Widths for which activations keep their size, and what the model says depends on all of its
- * context: uniform numbers of width sqrt(3 / n) have variance 1 / n. Sharper attention than that,
- * or every position would see the mean of all; a small embedding, no longer in wide models than in
- * others, or the residual would carry a token through a tied head; where norms follow, smaller
- * blocks, or the layers would forget what they were given.
+ * Widths of the distribution with which activations keep their size from layer to layer, and the
+ * output depends on the whole context. Uniform numbers of width sqrt(3 / n) have variance 1 / n.
+ * - Attention is sharper than that; else each position would see the mean of all positions.
+ * - The embedding is small, also in wide models; else the residual stream would carry the last
+ *   token through a tied head.
+ * - Blocks that norms follow are smaller; else the layers would lose their input.
  */
 static float weight_width(const struct mm_arch *a, enum mm_weight weight, uint32_t rows,
 			  uint32_t columns)

@@ -15,9 +15,9 @@
 #include "libclient/support/cleanup.h"
 
 #define THREADS_MAX 64
-#define JOB_BYTES   (UINT64_C(4) << 20) /* about so much is written at once; at least a row */
+#define JOB_BYTES   (UINT64_C(4) << 20) /* about the size of a write, which has at least one row */
 
-struct row_place { /* a row of the file's */
+struct row_place { /* position of a row in the file */
 	size_t tensor;
 	uint32_t row;
 };
@@ -29,8 +29,8 @@ struct rows_work {
 	int fd;
 	uint64_t base, widest; /* widest row, in elements */
 	pthread_mutex_t lock;
-	struct row_place next;   /* under the lock, as all that follows */
-	struct row_place failed; /* the first in file order */
+	struct row_place next;   /* guarded by the lock, as all fields below */
+	struct row_place failed; /* first row in file order that failed */
 	int error;
 };
 
@@ -50,7 +50,7 @@ static uint32_t rows_of_job(const struct mk_tensor *t)
 	return (uint32_t)MM_MIN(MM_MAX(JOB_BYTES / MM_MAX(row_bytes(t), 1), 1), t->rows);
 }
 
-/* The next rows; false: there are none, or some failed. */
+/* Takes the next rows. Return: false: there are none left, or a row has failed. */
 static bool job_take(struct rows_work *w, struct rows_job *ret)
 {
 	bool some;
@@ -71,8 +71,8 @@ static bool job_take(struct rows_work *w, struct rows_job *ret)
 }
 
 /*
- * What was taken before the first failure is done to its end: which is the first in order is
- * certain.
+ * Notes a failure. Jobs that were taken before the first failure are completed, so the failure that
+ * is first in file order is always found.
  */
 static void work_fail(struct rows_work *w, struct row_place at, int error)
 {
@@ -172,7 +172,7 @@ static size_t thread_count(uint64_t jobs)
 	return (size_t)MM_MIN(MM_MIN((uint64_t)MM_MAX(cores, 1), jobs), THREADS_MAX);
 }
 
-/* The calling thread is one of them; where others cannot be had it does their part. */
+/* Runs all jobs. The calling thread works, too, and does everything if no thread can be created. */
 static void run_all(struct rows_work *w)
 {
 	const size_t n = thread_count(count_jobs(w));

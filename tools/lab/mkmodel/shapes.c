@@ -12,7 +12,7 @@
 struct shapes_reader {
 	const char *path;
 	char *err;
-	size_t index; /* of the model */
+	size_t index; /* index of the model in the list */
 };
 
 static int MM_PRINTF(2, 3) shapes_fail(struct shapes_reader *r, const char *format, ...)

@@ -48,7 +48,7 @@ struct decide {
 	struct mm_decide_opts load;
 	const char *profile, *shape;
 	bool json;
-	uint64_t step_ns; /* the shortest */
+	uint64_t step_ns; /* the shortest step */
 	struct mm_decide_result result[POINTS_MAX];
 };
 
@@ -150,7 +150,7 @@ static void decide_refuse(const char *name, int o, const char *arg)
 		fprintf(stderr, "mmbench: --%s: cannot be '%s'\n", name, arg);
 }
 
-/* Returns the exit status, or -1: run. */
+/* Parses the command line. Return: the exit status, or -1 to go on. */
 static int decide_parse(struct decide *d, int argc, char **argv)
 {
 	static const struct option names[] = { { "tenants", required_argument, NULL, 't' },

@@ -12,12 +12,12 @@
 #include "libclient/base/random.h"
 
 #define PAGE_BYTES    (UINT64_C(16) << 20)
-#define CHUNKS_MAX    64 /* of a tenant's arena */
+#define CHUNKS_MAX    64 /* chunks of a tenant's arena */
 #define CONTROL_NS    (5 * UINT64_C(1000))
-#define MAP_NS        (200 * UINT64_C(1000)) /* a tenant maps what a SWITCH says */
+#define MAP_NS        (200 * UINT64_C(1000)) /* time that a tenant takes to map a new plan */
 #define ACTIONS_MAX   (1u << 19)
 #define QUIET_SETTLES 20000
-#define ACTIVE_STEPS  60 /* on average, then as many times step_ns without work */
+#define ACTIVE_STEPS  60 /* average length of a busy phase, and of an idle one */
 #define IDLE_STEPS    120
 
 enum event_kind { STEP, PARK, COMMIT, JOB };
@@ -31,11 +31,11 @@ struct load_event {
 struct load_engine {
 	uint32_t id;
 	bool active, ready, prepared;
-	uint64_t epoch;       /* of the change that is asked for */
-	uint64_t until_steps; /* until it falls idle or comes back */
+	uint64_t epoch;       /* epoch of the plan change under way */
+	uint64_t until_steps; /* steps until it becomes idle or busy */
 	uint64_t steps;
 	uint32_t demand, want, held, asked_back;
-	uint64_t chunks; /* that it holds */
+	uint64_t chunks; /* bitmap of the chunks that it holds */
 };
 
 struct load {
@@ -46,12 +46,12 @@ struct load {
 	struct load_engine *engine;
 	struct load_event *heap;
 	uint32_t n_events, events_max;
-	struct mm_msg *job; /* a ring: one after the other */
+	struct mm_msg *job; /* ring of jobs, which are done one after the other */
 	uint64_t job_head, job_tail;
 	struct mm_action *action;
 	uint32_t actions;
-	uint64_t timed, warm; /* events so far; not counted below */
-	uint32_t *took;       /* ns of each timed event, the least of all runs; 0: none yet */
+	uint64_t timed, warm; /* timed events so far; events before that */
+	uint32_t *took;       /* least ns of each timed event over all runs; 0: none yet */
 	uint8_t *kind;
 };
 
@@ -135,7 +135,7 @@ static void actions_take(struct load *l)
 		l->actions++;
 }
 
-/* As a shell does: the event, its actions, and when to come again. */
+/* Does what mmd's shell does: gives the event to the core, performs actions, sets the deadline. */
 static void call_make(struct load *l, const struct load_call *call)
 {
 	uint64_t began = real_ns(), ns;
@@ -207,7 +207,7 @@ static void event_handle(struct load *l, struct load_engine *e, const struct mm_
 		e->chunks |= UINT64_C(1) << msg->arg[0];
 		e->held++;
 		break;
-	case MM_EV_KV_DENIED: /* it preempts a request */
+	case MM_EV_KV_DENIED: /* the engine preempts a request */
 		e->demand = MM_MIN(e->demand, e->held);
 		break;
 	case MM_EV_KV_RECLAIM:
@@ -246,7 +246,7 @@ static void chunk_release(struct load *l, struct load_engine *e)
 	request_send(l, e, MM_DECIDE_RELEASE, MM_OP_KV_RELEASE, 0, chunk);
 }
 
-/* Requests come and end; now and then many come at once. */
+/* Changes the demand: requests come and end, and at times many come at once. */
 static void demand_moves(struct load *l, struct load_engine *e)
 {
 	uint64_t choice = random_below(l, 100);
@@ -298,7 +298,7 @@ static void engine_park(struct load *l, struct load_engine *e)
 	request_send(l, e, MM_DECIDE_ANSWER, MM_OP_PARKED, e->epoch, 0);
 }
 
-/* The end of a step, or a look at one that is idle. */
+/* Handles the end of a step; an idle tenant only counts the time of a step. */
 static void engine_end_step(struct load *l, struct load_engine *e)
 {
 	struct mm_tenant_stats s = { .step_seq = 2 * e->steps,
@@ -409,7 +409,8 @@ static int all_stand(struct load *l)
 }
 
 /*
- * Settlings between which nothing has happened, one after the other: a clock is too coarse for one.
+ * Times settling when nothing has happened. It is done many times, because a clock is too coarse
+ * for a single one.
  */
 static void load_settle(struct load *l)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* mmbench - measures mmd; each subcommand is a file or a folder of its own. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(commands); i++) {
 		if (strcmp(command, commands[i].name))
 			continue;
-		argv[1] = argv[0]; /* getopt names it in its messages */
+		argv[1] = argv[0]; /* getopt puts argv[0] into its messages */
 		return commands[i].run(argc - 1, argv + 1);
 	}
 	if (!strcmp(command, "--help") || !strcmp(command, "-h")) {

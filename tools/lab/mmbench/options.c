@@ -145,7 +145,7 @@ static int serve_parse_real(const char *name, const char *text, double least, do
 	return 0;
 }
 
-/* 512, 64K, 96M, 2G */
+/* Parses a size: 512, 64K, 96M, 2G. */
 static int serve_parse_size(const char *name, const char *text, uint64_t *ret_bytes)
 {
 	uint64_t bytes;
@@ -207,7 +207,7 @@ static int flag_words_add(const char *name, char *text, struct mm_bench_words *w
 	return r;
 }
 
-/* What the programs themselves check, and name in their message. */
+/* Takes flags whose values mmd and mmserve check, with messages of their own. */
 static int parse_passed_on(int opt, char *arg, struct mm_bench_opts *opts)
 {
 	int r;
@@ -313,7 +313,7 @@ static int serve_parse_rest(int opt, char *arg, struct mm_bench_opts *opts)
 		puts("mmbench " MM_VERSION);
 		return 1;
 	default:
-		return -EINVAL; /* getopt has said which argument is wrong */
+		return -EINVAL; /* getopt has printed which argument is wrong */
 	}
 }
 

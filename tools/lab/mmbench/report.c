@@ -50,7 +50,7 @@ void mm_report_table(const struct mm_report *report)
 	mm_verdict_print(stdout, report);
 }
 
-/* Takes over @json, which may be NULL. */
+/* Adds the counts of swapping to @json, which is taken over and may be NULL. */
 static json_t *swapped_json(json_t *json, const struct mm_run_result *r)
 {
 	if (json &&

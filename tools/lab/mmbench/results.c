@@ -67,7 +67,7 @@ static int take_tokens(struct mm_result_request *request, const json_t *ids, con
 	return 0;
 }
 
-/* Requests of a trace are called by their row, from 0. */
+/* Reads the id of a request, which is its row in the trace, from 0. */
 static int take_index(const json_t *line, size_t rows, size_t *ret_index)
 {
 	const json_t *id = json_object_get(line, "id");
@@ -162,7 +162,7 @@ static uint64_t request_mismatches(const struct mm_result_request *a,
 
 	for (size_t i = 0; i < common; i++)
 		different += a->id[i] != b->id[i];
-	/* Missing in both: nothing to compare, which must not look like sameness. */
+	/* A request that both runs lack counts as a mismatch, because it was not compared. */
 	return a->n || b->n ? different : 1;
 }
 

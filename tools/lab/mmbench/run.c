@@ -21,7 +21,7 @@
 #include "tools/lab/common/rpc.h"
 
 #define SAMPLE_MS  50
-#define START_NS   (120 * MM_NS_PER_S) /* a daemon; generous: sanitizers, two cores */
+#define START_NS   (120 * MM_NS_PER_S) /* for mmd to start; generous: sanitizers, two cores */
 #define STOP_NS    (60 * MM_NS_PER_S)
 #define PATH_BYTES 512
 
@@ -93,7 +93,7 @@ static int run_pause(const struct run *run)
 	return 0;
 }
 
-/* Its socket is gone before it is: the reason why is in its last words. */
+/* mmd closes its socket before it ends, so wait for the end; its last words have the reason. */
 static int no_answer(struct run *run)
 {
 	const uint64_t deadline_ns = mm_now_ns() + STOP_NS;
@@ -155,7 +155,7 @@ static int check_alive(struct run *run)
 			return r;
 		if (!mm_child_ended(&tenant->child))
 			continue;
-		/* Not it, but mmd, where that is why. */
+		/* If mmd has ended, that is the cause; then report mmd instead of this tenant. */
 		r = run_sample(run);
 		return r ? r : complain_of(&tenant->child, "ended too early");
 	}
@@ -229,7 +229,7 @@ static const char *driver_name(const struct run *run)
 	return run->plan->driver ? run->plan->driver : "software";
 }
 
-/* A software GPU of the run's own. */
+/* Sets the environment for a software GPU that only this run uses. */
 static int run_set_environment(struct run *run)
 {
 	const struct mm_run_plan *plan = run->plan;
@@ -267,7 +267,7 @@ static int run_prepare(struct run *run)
 	return mm_device_is_software(driver_name(run)) ? run_set_environment(run) : 0;
 }
 
-/* After the flags that we give, those that we were told to give, and the end. */
+/* Appends the words of the command line to an argv, and ends it with NULL. */
 static void argv_add_words(char **argv, const struct mm_bench_words *words)
 {
 	size_t n = 0;
@@ -310,7 +310,7 @@ static int run_start_mmd(struct run *run)
 	snprintf(program, sizeof(program), "%s/mmd", plan->bin_dir);
 	snprintf(pool, sizeof(pool), "%" PRIu64, plan->pool_bytes);
 	snprintf(page, sizeof(page), "%" PRIu64, plan->page_bytes);
-	/* As much as the engines ask for; only under some policies do they. */
+	/* Enough for any engine; engines use swap space only under some policies. */
 	snprintf(swap, sizeof(swap), "%" PRIu64, 8 * plan->pool_bytes);
 	argv_add_words(argv, &plan->mmd);
 	run->mmd.name = "mmd";
@@ -339,7 +339,7 @@ static void make_args(const struct run *run, uint32_t index, struct tenant_args 
 	snprintf(args->block, sizeof(args->block), "%u", plan->block_tokens);
 	snprintf(args->batch, sizeof(args->batch), "%u", plan->batch_max);
 	snprintf(args->batched, sizeof(args->batched), "%u", plan->batched_tokens_max);
-	/* A request refused under one policy alone would make two runs of two traces. */
+	/* A request that is refused under only one policy would make the runs incomparable. */
 	snprintf(args->kv_timeout, sizeof(args->kv_timeout), "%" PRIu64,
 		 plan->serve_ns / MM_NS_PER_MS);
 }
@@ -436,7 +436,7 @@ static int finish_tenant(struct tenant *tenant)
 	return tenant_take_lines(tenant);
 }
 
-/* Whatever the tenants did, every page must be free again. */
+/* Checks that all pages are free again after the tenants have ended. */
 static int check_pages(struct run *run)
 {
 	uint64_t deadline_ns = mm_now_ns() + STOP_NS, free_pages = 0, pages = 0;

@@ -17,13 +17,11 @@
 #include "tools/lab/mmbench/report.h"
 #include "tools/lab/mmbench/timed.h"
 
-#define START_NS (120 * MM_NS_PER_S)  /* all models; generous: sanitizers, two cores */
-#define LARGE_NS (1800 * MM_NS_PER_S) /* on hardware: tens of gigabytes from a disk */
+#define START_NS (120 * MM_NS_PER_S)  /* to load all models; generous: sanitizers, two cores */
+#define LARGE_NS (1800 * MM_NS_PER_S) /* the same on hardware: tens of gigabytes from a disk */
 #define SERVE_NS (1800 * MM_NS_PER_S)
 
-/*
- * Memory of the software GPU that mmd leaves alone, as it does on hardware (contexts, workspaces).
- */
+/* Memory of the software GPU that mmd leaves to contexts and workspaces, as it does on hardware. */
 #define HEADROOM_BYTES (UINT64_C(64) << 20)
 
 struct bench {
@@ -32,7 +30,7 @@ struct bench {
 	struct mm_run_plan plan;
 	uint64_t kv_share_bytes;
 	struct mm_run_result result[MM_POLICY_COUNT]; /* the run of median throughput */
-	struct mm_run_result first;                   /* what all others are compared with */
+	struct mm_run_result first; /* the run that all others are compared with */
 	bool have_first;
 	uint64_t token_mismatches, checksum_failures;
 	char work_dir[PATH_MAX], bin_dir[PATH_MAX];
@@ -80,7 +78,7 @@ static int make_trace(struct bench *bench)
 	return 0;
 }
 
-/* What the tenants of each device need for their weights, and how many they are. */
+/* Sums up, per device, the pages of the tenants' weights, and the number of tenants. */
 static int weights_per_device(const struct mm_bench_opts *opts, uint64_t *weights,
 			      uint64_t *tenants)
 {
@@ -193,7 +191,7 @@ static int by_throughput(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Compares a run with the first of all; only the first keeps its tokens. */
+/* Compares a run's tokens with those of the very first run, then frees them unless it is that. */
 static void tokens_compare(struct bench *bench, struct mm_run_result *run)
 {
 	bench->checksum_failures += run->checksum_failures;
@@ -205,7 +203,7 @@ static void tokens_compare(struct bench *bench, struct mm_run_result *run)
 	}
 	bench->first = *run;
 	bench->have_first = true;
-	/* With itself: what is missing in it is a mismatch even when there is no other run. */
+	/* Compared with itself, so that missing tokens count even if it is the only run. */
 	bench->token_mismatches +=
 		mm_results_mismatches(&bench->first.results, &bench->first.results);
 	run->results = (struct mm_results){ 0 };
@@ -251,7 +249,7 @@ static int bench_report(struct bench *bench)
 	return bench->opts.json ? mm_report_json(&report) : 0;
 }
 
-/* With models of its own it computes; with a device's profile, or none of both, it keeps time. */
+/* Does the command line name models? Then the device computes; otherwise it only keeps time. */
 static bool is_functional(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
@@ -285,7 +283,7 @@ static bool is_help(const char *word)
 	return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-/* The options of both kinds; with --models DIR or --profile NAME before it, those of one. */
+/* Prints the options of both kinds of runs. After --models or --profile, --help prints one kind. */
 static int help_both(char *program)
 {
 	char *argv[] = { program, (char *)"--help", NULL };

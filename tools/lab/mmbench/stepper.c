@@ -76,7 +76,7 @@ static uint32_t blocks_each(const struct mm_stepper_opts *o)
 	return (uint32_t)mm_div_up(o->context, BLOCK_TOKENS);
 }
 
-/* Until mmd has given all chunks that were asked for. */
+/* Waits until mmd has granted all chunks. */
 static int wait_kv(struct mm_stepper *s, uint32_t chunks, uint64_t *usable, size_t words, char *err)
 {
 	const uint64_t deadline_ns = mm_now_ns() + KV_WAIT_NS;
@@ -102,7 +102,7 @@ static int wait_kv(struct mm_stepper *s, uint32_t chunks, uint64_t *usable, size
 	}
 }
 
-/* Every sequence has blocks of its own: the @n-th of all that are usable. */
+/* Returns the @n-th usable block; each sequence has blocks of its own. */
 static uint32_t table_entry(const struct mm_stepper *s, uint32_t n)
 {
 	return (uint32_t)(mm_kv_arena_offset(&s->kv, n) / MM_KV_UNIT_BYTES);
@@ -172,7 +172,7 @@ int mm_stepper_open(struct mm_stepper *s, const struct mm_stepper_opts *o, char 
 	return r ? r : open_forward(s, o, err);
 }
 
-/* Return: as mm_step_end(): -ECANCELED means again. */
+/* Computes one step. Return: as mm_step_end(); -ECANCELED: the step must be run again. */
 static int stepper_compute(struct mm_stepper *s, CUevent end)
 {
 	const struct mm_memory_ops *ops = s->memory.ops;

@@ -22,10 +22,10 @@
 #include "libclient/model/shapes.h"
 #include "tools/lab/stepcost/stepcost.h"
 
-#define TIMEOUT_NS   (600 * MM_NS_PER_S) /* of anything; generous: a slow host, a dilated device */
+#define TIMEOUT_NS   (600 * MM_NS_PER_S) /* for each wait; generous, as the device is dilated */
 #define PATH_BYTES   512
 #define ERR_BYTES    MM_SERVE_ERROR_BYTES
-#define HEADROOM_MIB 2048u /* of the device, for activations: what mmd leaves alone */
+#define HEADROOM_MIB 2048u /* device memory that mmd leaves to activations */
 #define F16_BYTES    2
 
 struct steps {
@@ -98,7 +98,7 @@ static int find_programs(struct steps *s)
 	return steps_fail(s, -ENOENT, "there is no libmm-kernels-host.so beside %s", s->bin_dir);
 }
 
-/* The device, for mmd and for us. */
+/* Sets the environment that describes the device, for mmd and for this process. */
 static int steps_set_environment(struct steps *s)
 {
 	char gpu[PATH_BYTES], memory[32], dilation[32];
@@ -117,7 +117,7 @@ static int steps_set_environment(struct steps *s)
 
 static int make_folders(struct steps *s)
 {
-	strcpy(s->dir, "/dev/shm/mmbench.XXXXXX"); /* the device must lie on tmpfs */
+	strcpy(s->dir, "/dev/shm/mmbench.XXXXXX"); /* the device must be on tmpfs */
 	if (!mkdtemp(s->dir)) {
 		*s->dir = '\0';
 		return steps_fail(s, -errno, "/dev/shm: cannot create a folder: %m");
@@ -127,7 +127,7 @@ static int make_folders(struct steps *s)
 	return 0;
 }
 
-/* A model of the shape that was asked for, without a byte of weights. */
+/* Makes a model of the given shape, as sparse files. */
 static int steps_make_model(struct steps *s)
 {
 	char program[PATH_BYTES + 16], how[64], words[1024];
@@ -189,9 +189,9 @@ static void know_device(struct steps *s)
 }
 
 /*
- * The controller's arithmetic, with a layer's computation as mmd measures it under this plan:
- * streaming takes memory bandwidth from what computes beside it. With one slot nothing is streamed
- * while a layer that cycles computes.
+ * Computes a step's duration as the controller does, with a layer's computation as mmd would
+ * measure it under this plan: streaming takes memory bandwidth from the layers that compute
+ * meanwhile. With one slot nothing is streamed while a cycling layer computes.
  */
 static uint64_t expected_ns(const struct mm_bench_steps_result *r, const struct mm_plan_set *set)
 {
@@ -213,7 +213,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* With two slots and an odd number of layers every second step differs: pairs are averaged. */
+/* Takes medians. Pairs are averaged, as with two slots and odd alpha every second step differs. */
 static void take_median(uint64_t *ns, uint32_t n, struct mm_bench_steps_plan *plan)
 {
 	for (uint32_t i = 0; i + 1 < n; i++)
@@ -273,7 +273,7 @@ static int steps_measure(struct steps *s)
 		const uint32_t alpha = o->n_alpha ? o->alpha[i] : i;
 
 		for (uint32_t beta = 1; beta <= 2 && !r; beta++) {
-			/* Nothing away is one plan, whatever the slots. */
+			/* With no layer away the number of slots makes no difference. */
 			if (!o->beta[beta] || !mm_plan_possible(s->result.layers, alpha, beta) ||
 			    (!alpha && beta == 2 && o->beta[1]))
 				continue;

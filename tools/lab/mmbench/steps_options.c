@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* steps_options - the command line of `mmbench steps`. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* steps_report - the results of `mmbench steps`, as a table and as JSON. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -19,13 +19,12 @@
 #include "tools/lab/workload/alone.h"
 #include "tools/lab/workload/report.h"
 
-#define ALONE_EACH 32
-#define START_NS   (600 * MM_NS_PER_S) /* all models; generous: sanitizers, two cores */
-#define MAKE_NS    (120 * MM_NS_PER_S)
-#define SERVE_FACTOR \
-	50 /* device seconds per second of arrivals, at most: it is no use to wait longer */
-#define GRANULARITY (UINT64_C(2) << 20)
-#define PAGES_MAX   6000u /* a page is an open file in core and xfer */
+#define ALONE_EACH   32
+#define START_NS     (600 * MM_NS_PER_S) /* to load all models; generous: sanitizers, two cores */
+#define MAKE_NS      (120 * MM_NS_PER_S)
+#define SERVE_FACTOR 50 /* limit in device seconds per second of arrivals, to end hopeless cases */
+#define GRANULARITY  (UINT64_C(2) << 20)
+#define PAGES_MAX    6000u /* a page is an open file in core and xfer */
 
 struct timed {
 	struct mm_wl_opts opts;
@@ -40,15 +39,15 @@ struct timed {
 	char model[MM_WL_TENANTS_MAX][PATH_MAX];
 	char work_dir[PATH_MAX], bin_dir[PATH_MAX];
 	int signals;
-	uint64_t effects, late; /* of all runs */
+	uint64_t effects, late; /* sums over all runs */
 };
 
-/* One run of one policy in one window; under MIG of one tenant. */
+/* A run of one policy in one window, and, under MIG, of one tenant. */
 struct policy_run {
 	struct timed *t;
 	const struct mm_wl_case *c;
 	struct mm_wl_record *record;
-	uint32_t tenant[MM_WL_TENANTS_MAX]; /* the run's i-th is the case's */
+	uint32_t tenant[MM_WL_TENANTS_MAX]; /* the case's index of the run's i-th tenant */
 	char profile[PATH_MAX + 256], controller[1024], quantum[24], scale[24], swap[24];
 	struct mm_run_plan plan;
 };
@@ -146,7 +145,7 @@ static int timed_make_model(struct timed *t, uint32_t tenant)
 	snprintf(errors, sizeof(errors), "%s/mkmodel.log", t->work_dir);
 	if (snprintf(dir, PATH_MAX, "%s/%s", t->work_dir, name) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	if (!stat(dir, &st)) /* another tenant's already */
+	if (!stat(dir, &st)) /* made for another tenant already */
 		return 0;
 	r = mm_child_start(&child, argv);
 	if (!r && (!mm_child_wait(&child, mm_now_ns() + MAKE_NS) || child.status)) {
@@ -211,7 +210,7 @@ static int timed_write_trace(const void *user, uint32_t tenant, const char *path
 	return r ? r : (int)s->n;
 }
 
-/* How late the device's effects were, in its own seconds. */
+/* Notes how late the effects of the device were, in its own seconds. */
 static void lateness_note(void *user)
 {
 	struct policy_run *one = user;
@@ -248,10 +247,10 @@ static bool policy_swaps(enum mm_policy policy)
 static void set_flags(struct policy_run *one)
 {
 	const struct mm_wl_opts *o = &one->t->opts;
-	/* Turns as long as the case says: all tenants are of one account. */
+	/* The quantum must be the case's for all tenants, although all are of one account. */
 	const char *const mmd[] = { "--controller", one->controller, "--turn-quantum-max",
 				    MM_WL_QUANTUM_MAX_TEXT, NULL };
-	/* As vLLM V1 does it: Documentation/baseline.md. */
+	/* mmserve schedules as vLLM V1 does (Documentation/baseline.md). */
 	const char *const mmserve[] = { "--kv-dtype",
 					"f16",
 					"--time-scale",
@@ -279,7 +278,7 @@ static void set_flags(struct policy_run *one)
 		words_add(&one->plan.mmserve, swap);
 }
 
-/* A fraction of the device, as a profile's name says it. */
+/* Writes the name of a profile that has a fraction of the device's rates. */
 static void set_profile(struct policy_run *one, double fraction)
 {
 	const struct mm_profile *p = &one->t->profile;
@@ -294,7 +293,7 @@ static void set_profile(struct policy_run *one, double fraction)
 		snprintf(one->profile, sizeof(one->profile), "%s", one->t->opts.profile);
 }
 
-/* Pages of a memory without end may be larger: nobody is short of them. */
+/* Returns the page size. With unlimited memory pages may be larger, so that they are fewer. */
 static uint64_t page_bytes(const struct mm_wl_opts *o, uint64_t pool_bytes, bool unlimited)
 {
 	uint64_t page = o->page_bytes;
@@ -319,9 +318,7 @@ static void add_tenant(struct policy_run *one, const struct mm_wl_sizes *sizes, 
 								.kv_share_bytes = share * page,
 								.seed = one->t->opts.seed + t };
 	plan->pool_bytes += (weights + share) * page;
-	/*
-	 * The engine's activations are F32, as its host kernels have them, and are counted twice.
-	 */
+	/* The engine's activations are F32, twice as large as in @s, and get room for two. */
 	plan->headroom_bytes += 4 * s->overhead_bytes;
 }
 
@@ -357,8 +354,8 @@ static void timed_make_plan(struct policy_run *one, const struct mm_wl_policy *p
 }
 
 /*
- * Tokens in the order of the device's time stamps; a stamp before its neighbour's counts as the
- * same.
+ * Records a request's tokens with the device's time stamps. A stamp that is before its
+ * predecessor's counts as equal to it.
  */
 static void record_request(struct policy_run *one, uint32_t tenant, uint32_t index,
 			   const struct mm_result_request *q)
@@ -395,7 +392,7 @@ static void record_run(struct policy_run *one, const struct mm_run_result *r)
 	c->turns += r->turns;
 }
 
-/* Tenants @first to @end - 1, together on one device. */
+/* Runs tenants @first to @end - 1 together on one device. */
 static int run_tenants(struct timed *t, uint32_t policy, uint32_t window, uint32_t first,
 		       uint32_t end)
 {

@@ -9,9 +9,7 @@
 #include "libclient/base/base.h"
 #include "tools/lab/common/device.h"
 
-/*
- * Two runs of the same on a machine that is doing something else differ by less than this, mostly.
- */
+/* Two runs of the same case on a busy machine rarely differ by more than this. */
 #define SAME 0.05
 #define MIB  (1024.0 * 1024.0)
 
@@ -108,7 +106,7 @@ static bool is_same(double ratio)
 	return ratio > 1 - SAME && ratio < 1 / (1 - SAME);
 }
 
-/* Where the device is the machine's own processor, and what that does to a comparison. */
+/* Explains why a run may be slower, as far as its numbers show it. */
 static void why_slower(const struct verdict_print *w)
 {
 	const char *cpu = "It can be so, because the software GPU computes and copies on the same "
@@ -146,7 +144,7 @@ static void print_throughput(const struct verdict_print *w)
 	fputc('\n', w->out);
 }
 
-/* How much less or more; with the numbers. @less, @more: of what it is. */
+/* Prints by how much a latency differs, with both numbers. @less, @more: "sooner" and "later". */
 static void print_latency(const struct verdict_print *w, enum mm_verdict_figure figure,
 			  const char *what, const char *less, const char *more)
 {
@@ -170,7 +168,7 @@ static double tokens_per_step(const struct mm_run_result *r)
 	return r->steps ? (double)r->latency.tokens / (double)r->steps : 0;
 }
 
-/* A larger batch takes longer, and is what more memory is for. */
+/* More memory allows larger batches, whose steps take longer. */
 static void print_gaps(const struct verdict_print *w)
 {
 	const double got = tokens_per_step(w->run), had = tokens_per_step(w->base);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold after every event: memory is nobody's twice, and never more than there is. */
+/*
+ * check - invariants of the simulator's memory: no page is used twice, and the tenants do not map
+ * more pages than there are.
+ */
 #include "tools/lab/mmsim/sim.h"
 
 static void check_pool(struct ms_device *dev)
@@ -14,7 +17,7 @@ static void check_pool(struct ms_device *dev)
 		ms_fail(dev->sim, "the pages' states do not sum up to the pool");
 }
 
-/* Resident layers and slots, each page once. */
+/* Counts the pages of resident layers and slots, each page once. */
 static uint64_t plan_pages(struct ms_tenant *t, const struct mm_core_plan *plan)
 {
 	uint64_t pages = t->entries;
@@ -33,7 +36,7 @@ static uint64_t plan_pages(struct ms_tenant *t, const struct mm_core_plan *plan)
 	return pages;
 }
 
-/* What it maps is what its plan says, and its chunks. */
+/* Checks that a tenant maps its resident layers and slots. Return: its pages, with KV. */
 static uint64_t check_tenant(struct ms_tenant *t)
 {
 	const struct mm_core_plan *plan = mm_core_plan(t->dev->core, t->id);
@@ -47,7 +50,7 @@ static uint64_t check_tenant(struct ms_tenant *t)
 	return t->model_pages + t->kv_pages;
 }
 
-/* The same against the ledger, page by page. */
+/* Checks that a tenant maps no more pages than the ledger has for it. */
 static void check_ledger(struct ms_tenant *t)
 {
 	struct mm_core_tenant known;
@@ -80,7 +83,7 @@ void ms_check_event(struct ms_device *dev)
 		mm_core_check(dev->core);
 }
 
-/* Every block that the scheduler has lies in a chunk that is mapped. */
+/* Checks that every chunk whose blocks the scheduler may use is mapped. */
 void ms_check_blocks(struct ms_tenant *t)
 {
 	const struct mm_kvblocks *kv = &t->e.sched.kv;

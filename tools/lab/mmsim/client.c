@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libclient: what the service thread maps and answers, wishes (libclient/{plan,kv,mapper}.c). When
- * steps may run is decided by libclient's own machine.
+ * client - libclient's part: the service thread, which maps and answers (libclient/client/plan.c,
+ * mapper.c), and demands for KV (kv.c). libclient's own machine decides when steps may run
+ * (libclient/protocol/steps.h).
  */
 #include <errno.h>
 #include <string.h>
@@ -34,7 +35,7 @@ void ms_gate_set(struct ms_tenant *t, uint32_t layer, enum ms_gate gate)
 
 /* ---- mapping ---- */
 
-/* A page is mapped by one tenant at a time, at one place or, a slot's, at several. */
+/* Counts a mapping of a page. Only one tenant may map it; a slot's page is mapped several times. */
 static bool page_hold(struct ms_tenant *t, uint32_t page)
 {
 	struct ms_device *dev = t->dev;
@@ -70,7 +71,7 @@ static bool group_changes(const struct ms_tenant *t, uint32_t g)
 		      (t->first[g + 1] - t->first[g]) * sizeof(uint32_t)) != 0;
 }
 
-/* Maps what changed of a group. Return: what the calls take, each mapping by itself. */
+/* Maps the entries of a group that have changed. Return: the time of the driver calls. */
 static uint64_t group_map(struct ms_tenant *t, uint32_t g, uint32_t *ret_released)
 {
 	const struct mm_profile *p = &t->dev->profile;
@@ -93,7 +94,7 @@ static uint64_t group_map(struct ms_tenant *t, uint32_t g, uint32_t *ret_release
 	return ns;
 }
 
-/* All unmapping comes first where pages move between groups: here it is one step. */
+/* Maps all groups in one step. libclient unmaps all of them first, as pages move between groups. */
 static uint64_t map_all(struct ms_tenant *t)
 {
 	uint64_t ns = 0;
@@ -115,7 +116,7 @@ static uint64_t map_all(struct ms_tenant *t)
 
 /* ---- plan changes ---- */
 
-/* Steps are held up from PARKED until the plan is in force. */
+/* Performs what the machine of steps decided; from PARKED until COMMITTED no step may begin. */
 void ms_client_out(struct ms_tenant *t, const struct mm_steps_out *out)
 {
 	struct mm_msg words[MM_STEPS_WORDS_MAX];
@@ -152,7 +153,7 @@ static bool is_partial(const struct mm_msg *msg)
 	return msg->arg[2] == MM_SWITCH_PARTIAL;
 }
 
-/* All is mapped. No step runs under a plan in full before mmd was told. */
+/* Completes a change when all is mapped. COMMITTED is sent before a step may begin. */
 static void client_plan_switched(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	struct mm_steps_out out = { 0 };
@@ -172,7 +173,10 @@ static void service_for(struct ms_tenant *t, uint64_t ns)
 	ms_heap_push(&t->sim->heap, ms_driver_call(t->dev, ns), MS_SERVICE, (uint16_t)t->index, 0);
 }
 
-/* Layer by layer, in order of execution, while steps go on. True: all are mapped. */
+/*
+ * Maps the next group that has changed, in order of execution, while steps go on. Return: true: all
+ * are mapped.
+ */
 static bool map_next(struct ms_tenant *t)
 {
 	const uint64_t epoch = t->c.at.msg.epoch;
@@ -322,7 +326,7 @@ void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting,
 	t->c.stats.kv_chunks_used = chunks_used;
 	t->c.stats.waiting = waiting;
 	t->c.stats.running = running;
-	/* A turn is not kept for work that may come. */
+	/* Without work the tenant yields its turn. */
 	if (!running && !waiting)
 		ms_turn_yield(t);
 }
@@ -346,7 +350,7 @@ static void client_model_ready(struct ms_tenant *t, const struct mm_msg *msg)
 	t->c.model_ready = true;
 }
 
-/* What happens once the calls that it takes are done. */
+/* Applies an event of mmd, when the driver calls that it needs are done. */
 static void event_apply(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	switch (msg->opcode) {
@@ -389,7 +393,7 @@ static void event_apply(struct ms_tenant *t, const struct mm_msg *msg)
 	}
 }
 
-/* Begins to map. Return: false: nothing was to be mapped, and it is done. */
+/* Begins to map a new plan. Return: false: there was nothing to map, and the event is handled. */
 static bool switch_begin(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
@@ -412,7 +416,7 @@ static bool switch_begin(struct ms_tenant *t, const struct mm_msg *msg)
 	return false;
 }
 
-/* Begins with an item. Return: false: it is done already. */
+/* Begins to handle an item. Return: false: it took no time, and is handled. */
 static bool service_begin(struct ms_tenant *t)
 {
 	const struct ms_item *at = &t->c.at;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* device - a device's computation, its link, and its driver, which times of a profile describe. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static void compute_settle(struct ms_device *dev)
 		c->on[i]->step.left_ns -= elapsed * c->on[i]->step.rate;
 }
 
-/* One layer of each in the time of all their layers. */
+/* Sets rates so that each tenant advances one layer in the time of all tenants' layers together. */
 static void compute_rates(struct ms_device *dev)
 {
 	struct ms_compute *c = &dev->compute;
@@ -75,7 +76,7 @@ void ms_compute_run(struct ms_device *dev)
 		ms_step_part_done(done[i]);
 }
 
-/* What comes in over the link goes into device memory, which kernels lack then. */
+/* Slows computation down while the link streams in, because that takes memory bandwidth. */
 static void compute_slow(struct ms_device *dev, bool streaming)
 {
 	const double slow = streaming ? 1 / mm_cost_slowdown(&dev->profile) : 1;
@@ -161,7 +162,10 @@ struct ms_transfer *ms_link_start(struct ms_device *dev, uint32_t flow, double b
 	return transfer;
 }
 
-/* What is on the device already lands. The caller's transfers are alone in their flow. */
+/*
+ * Cancels a transfer, except for the chunks that are on the device already. All transfers in the
+ * flow of a tenant's layers are cancelled with it.
+ */
 void ms_link_cancel(struct ms_device *dev, struct ms_transfer *transfer)
 {
 	struct ms_link *l = &dev->link;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's loop, as in tools/mmserve/engine/engine.c: arrivals, events, KV, turns, a step, and
- * again.
+ * engine - the engine's loop, as in tools/mmserve/engine/engine.c: arrivals, events, KV, turns, a
+ * step.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static int engine_kv_release(void *context, uint32_t chunk)
 	return 0;
 }
 
-/* Copies on the device, before the next step. */
+/* Accounts the time of copies on the device, which are done before the next step. */
 static int kv_move(void *context, const struct mm_sched_move *moves, uint32_t n)
 {
 	struct ms_tenant *t = context;
@@ -197,7 +197,7 @@ bool ms_engine_all_done(const struct ms_tenant *t)
 	return t->e.next_arrival == t->stream->n && !t->e.sched.n_waiting && !t->e.sched.n_running;
 }
 
-/* Nothing can run: until something arrives, mmd says something, or it is time to look again. */
+/* Sleeps when nothing can run: until a request arrives, mmd sends an event, or a timeout. */
 static void sleep_on(struct ms_tenant *t)
 {
 	const uint64_t now = t->sim->now_ns, look = mm_kvman_next_ns(&t->e.kvman);
@@ -209,7 +209,7 @@ static void sleep_on(struct ms_tenant *t)
 		const struct mm_wl_request *next = &t->stream->request[t->e.next_arrival];
 		uint64_t arrival = t->sim->start_ns + next->arrival_ns;
 
-		/* With work at hand that cannot run, the engine looks every so often. */
+		/* If there are requests that cannot run, the engine tries again after a while. */
 		if (t->e.sched.n_waiting || t->e.sched.n_running)
 			arrival = MM_MAX(arrival, now + POLL_NS);
 		at = MM_MIN(at, MM_MAX(arrival, now + 1));
@@ -272,7 +272,7 @@ static void plan_cost(struct ms_tenant *t, const struct mm_sched_plan *plan)
 	t->s.batch_max = MM_MAX(t->s.batch_max, plan->n_items);
 }
 
-/* Blocks of all tenants, now that the plan has its. */
+/* Notes the peak of KV in use, over the blocks of all tenants, after a plan has got its blocks. */
 static void note_peak(struct ms_sim *sim)
 {
 	uint64_t *peak = &sim->opts.record->counters.kv_peak_bytes, sum = 0;
@@ -285,7 +285,7 @@ static void note_peak(struct ms_sim *sim)
 	*peak = MM_MAX(*peak, sum);
 }
 
-/* The step that is planned, when the engine has done its part for it. */
+/* Launches the planned step, once the engine has done its part for it. */
 static void step_launch(struct ms_tenant *t)
 {
 	const uint64_t at = MM_MAX(t->sim->now_ns, t->e.calls_end_ns) + t->sim->opts.step_ns;
@@ -307,7 +307,7 @@ static void engine_play_step(struct ms_tenant *t, const struct mm_sched_plan *pl
 	step_launch(t);
 }
 
-/* As mmserve: the same step, until it is whole. */
+/* Runs the same step again, as mmserve does until a step is whole. */
 void ms_engine_again(struct ms_tenant *t)
 {
 	t->s.steps_broken++;
@@ -362,7 +362,7 @@ static void engine_iterate(struct ms_tenant *t)
 		run_plan(t, plan);
 }
 
-/* The blocks of a plan were swapped. */
+/* Goes on when all blocks of a plan have been swapped. */
 void ms_engine_suspended(struct ms_tenant *t)
 {
 	handle_events(t);

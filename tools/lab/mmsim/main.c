@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mmsim: what mmbench serve measures, in virtual time. */
+/* mmsim - measures in virtual time what `mmbench serve` measures. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,15 +16,15 @@
 #include "tools/lab/workload/report.h"
 
 #define STEP_US_MAX    1000000u
-#define BROKEN_MAX     500u  /* of a thousand: a step is tried again until it is whole */
-#define CHECK_EVERY    10000 /* events, without --check */
-#define ALONE_EACH     32    /* requests of each tenant that tell the unloaded medians */
+#define BROKEN_MAX     500u  /* per mille, as a step is repeated until it is whole */
+#define CHECK_EVERY    10000 /* events from check to check, without --check */
+#define ALONE_EACH     32    /* requests of each tenant for the unloaded medians */
 #define KV_SPARE_PAGES 8
-#define PAGES_MAX      6000u /* of a memory without end: as in the timed run, larger ones do */
+#define PAGES_MAX      6000u /* limit with unlimited memory; pages get larger instead */
 
 struct program {
 	struct mm_wl_opts opts;
-	int32_t alpha; /* -1: not said */
+	int32_t alpha; /* -1: not given */
 	uint32_t slots;
 	uint64_t step_ns;
 	enum mm_admit admit;
@@ -55,7 +55,7 @@ static const struct option more[] = {
 	{ 0 },
 };
 
-/* "3", "3:2" */
+/* Parses a plan: "3" is alpha, "3:2" is alpha and the number of slots. */
 static int take_plan(struct program *p, const char *text)
 {
 	unsigned int alpha, slots = 0;
@@ -75,7 +75,7 @@ static int take_plan(struct program *p, const char *text)
 	return 0;
 }
 
-/* A number, up to @max. */
+/* Parses a number of at most @max. */
 static int take_number(const char *flag, const char *text, uint32_t max, uint32_t *ret)
 {
 	char *end;
@@ -259,7 +259,7 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 	return 0;
 }
 
-/* Memory without end: the case can never fill it. */
+/* Makes sizes with so much memory that the case can never fill it. */
 static void sizes_unlimited(struct program *p, uint32_t window, struct mm_wl_sizes *ret)
 {
 	uint64_t page;
@@ -276,7 +276,7 @@ static void sizes_unlimited(struct program *p, uint32_t window, struct mm_wl_siz
 		s->weight_pages =
 			mm_div_up(s->layer_bytes, page) * p->opts.tenant[i].shape->arch.layers +
 			mm_div_up(s->resident_bytes, page);
-		/* A chunk more than the share is rounded down to. */
+		/* The engine rounds the share down to chunks, so it gets some pages more. */
 		s->kv_share_bytes = mm_round_up(s->kv_share_bytes, page) + KV_SPARE_PAGES * page;
 		ret->pool_bytes += s->weight_pages * page + s->kv_share_bytes;
 	}
@@ -389,7 +389,7 @@ static int program_report(struct program *p)
 	json_decref(members);
 	if (!r && fflush(stdout))
 		r = -EIO;
-	/* The report's only other reason is a lack of memory. */
+	/* If stdout has no error, the report failed for lack of memory. */
 	if (ferror(stdout))
 		return mmsim_wrong("cannot write the report to standard output");
 	return r ? mmsim_wrong(strerror(-r)) : 0;

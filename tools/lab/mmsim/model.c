@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* model - the layout of a model's groups. */
 #include "tools/lab/mmsim/sim.h"
 
-/* mmd's load: group 0 stays (what is no layer's, and vectors), then a layer's matrices each. */
+/*
+ * The layout of mmd's load role: group 0 is always resident and has the weights outside the layers,
+ * and all vectors; each further group has the matrices of a layer.
+ */
 void ms_model_layout(struct ms_tenant *t, uint64_t page_bytes)
 {
 	uint64_t offset = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mmd's shell: performs the core's actions, hears the tenants, looks at their statistics. */
+/* shell - mmd's shell: performs the core's actions, receives requests, samples statistics. */
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/sim.h"
 
 /* ---- what goes to a tenant: mmd/shell/outbox.c ---- */
 
-/* As many fds as follow each other; what comes after them waits for their receipt. */
+/* Sends descriptors that follow each other; later items wait until they are acknowledged. */
 static void send_fds(struct ms_tenant *t)
 {
 	struct ms_item batch = { .kind = MM_ACT_FDS };
@@ -50,7 +50,7 @@ static void replies_flush(struct ms_tenant *t)
 	}
 }
 
-/* Nobody waits for the receipt of fds but what follows them: mmd hears it in passing. */
+/* The acknowledgement of descriptors arrived; only the items behind them have waited for it. */
 void ms_shell_ack(struct ms_tenant *t)
 {
 	t->unacked = false;

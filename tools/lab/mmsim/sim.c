@@ -8,11 +8,11 @@
 
 #include "tools/lab/mmsim/costs.h"
 
-#define START_MAX_NS (300 * MM_NS_PER_S)   /* of virtual time, until every model is loaded */
-#define END_MAX_NS   (10000 * MM_NS_PER_S) /* and END_FACTOR times as long as requests arrive */
+#define START_MAX_NS (300 * MM_NS_PER_S)   /* limit of virtual time until all models are loaded */
+#define END_MAX_NS   (10000 * MM_NS_PER_S) /* limit, plus END_FACTOR times the time of arrivals */
 #define END_FACTOR   100
-#define TICKS_MAX    1000 /* at one time: then mmd's loop would spin */
-#define ACCOUNT      1000 /* all tenants are one user's, as under mmbench */
+#define TICKS_MAX    1000 /* ticks at one time; with more of them mmd's loop would spin */
+#define ACCOUNT      1000 /* one account for all tenants, as under mmbench */
 
 void ms_fail(struct ms_sim *sim, const char *format, ...)
 {
@@ -90,7 +90,7 @@ static void tenant_done(struct ms_tenant *t)
 	ms_fifo_done(&t->c.events);
 }
 
-/* A device for all, or, as MIG does it, a part of it for each. */
+/* Makes one device for all tenants, or, under MIG, a device with a part of it for each tenant. */
 static int devices_init(struct ms_sim *sim)
 {
 	const struct ms_opts *o = &sim->opts;
@@ -116,7 +116,7 @@ static int devices_init(struct ms_sim *sim)
 		dev->opts.policy = o->policy->policy;
 		dev->opts.slots = o->wl->slots;
 		dev->opts.swap_max_bytes = UINT64_MAX / 4;
-		/* What is to be measured is what the tenants ask for. */
+		/* No limit, so that the quanta of the case apply. */
 		dev->opts.turn_quantum_max_ns = MM_TURN_QUANTUM_LIMIT_NS;
 		r = ms_device_init(dev, sim, i);
 	}
@@ -188,7 +188,7 @@ static void sim_begin(struct ms_sim *sim)
 	}
 }
 
-/* mmd accepts tenants when its pools stand. */
+/* Are all pools made? Until then mmd accepts no tenants. */
 static bool pools_stand(const struct ms_sim *sim)
 {
 	struct mm_core_stats s;
@@ -223,7 +223,9 @@ static void tenant_declare_demand(struct ms_tenant *t)
 		     wl->quantum_ms * MM_NS_PER_MS);
 }
 
-/* The plan that the command line says. True: it is in force, or there is none. */
+/*
+ * Sets the plan of the command line for a tenant. Return: true: it is in force, or none was given.
+ */
 static bool tenant_has_plan(struct ms_tenant *t)
 {
 	const struct ms_opts *o = &t->sim->opts;
@@ -241,7 +243,10 @@ static bool tenant_has_plan(struct ms_tenant *t)
 	       mm_core_plan_phase(t->dev->core, t->id) == MM_PLAN_STEADY && !t->c.busy;
 }
 
-/* Models first, then KV; requests arrive when all have what they have from the beginning. */
+/*
+ * Prepares a tenant for the arrival of requests. Return: true: its model is loaded, its plan is in
+ * force, and it has its KV share if that is fixed.
+ */
 static bool tenant_is_ready(struct ms_tenant *t)
 {
 	if (!t->c.model_ready)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step on the device: its layers, and the gates of those that cycle (libclient/client/step.c,
- * protocol.md).
+ * step - a step on the device: its layers, and the gates of those that cycle
+ * (libclient/client/step.c, Documentation/protocol.md).
  */
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/sim.h"
 
-/* The first layer from @layer on that does not stay; the model's end if there is none. */
+/* Returns the first layer from @layer on that is not resident; n_layers if there is none. */
 static uint32_t next_gated(const struct ms_tenant *t, uint32_t layer)
 {
 	uint32_t word = layer / 64;
@@ -21,7 +21,10 @@ static uint32_t next_gated(const struct ms_tenant *t, uint32_t layer)
 	return bits ? word * 64 + (uint32_t)__builtin_ctzll(bits) : t->n_layers;
 }
 
-/* Up to the end of the next layer that cycles, if it is there; else up to its gate, or the end. */
+/*
+ * Plans the next part of a step. It ends behind the next cycling layer if that is READY, else
+ * before the gate of that layer; without such a layer it ends with the model.
+ */
 static void part_plan(struct ms_tenant *t)
 {
 	struct ms_step *s = &t->step;
@@ -85,7 +88,7 @@ static uint32_t rng_draw(struct ms_step *s, uint32_t n)
 	return (uint32_t)((s->rng >> 16) % n);
 }
 
-/* An exception of the engine's, before any layer. */
+/* Decides whether the step breaks off, and before which layer, as if the engine had failed. */
 static void break_plan(struct ms_tenant *t)
 {
 	const struct ms_opts *o = &t->sim->opts;
@@ -101,9 +104,7 @@ static void break_plan(struct ms_tenant *t)
 		s->until = rng_draw(s, t->n_layers);
 }
 
-/*
- * The engine's thread: waits while a plan changes, and for its turn, if that went back meanwhile.
- */
+/* Waits while a plan changes, and for the turn if the tenant has returned it meanwhile. */
 void ms_step_begin(struct ms_tenant *t)
 {
 	struct ms_step *s = &t->step;
@@ -123,7 +124,7 @@ void ms_step_begin(struct ms_tenant *t)
 	part_start(t);
 }
 
-/* Gates are aborted for a step that is abandoned: not while a plan is mapped under it. */
+/* A step can be abandoned only outside the window of a change, because its gates are aborted. */
 void ms_step_abandon(struct ms_tenant *t)
 {
 	struct mm_steps_out out = { 0 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks on their way to the swap space and back, as in tools/mmserve/engine/suspend.c: between two
- * steps.
+ * suspend - copies blocks to the swap space and back, between two steps, as in
+ * tools/mmserve/engine/suspend.c.
  */
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/sim.h"
 
-#define SHARES 2u /* of the static share: room for so many times what can run */
+#define SHARES 2u /* size of the swap space, in static shares */
 
 int ms_suspend_open(struct ms_tenant *t)
 {
@@ -35,7 +35,7 @@ static struct mm_swap_piece swap_piece(const struct ms_tenant *t, uint32_t swap)
 				       .bytes = (uint32_t)t->kv.block_bytes };
 }
 
-/* Lists, as many as may be under way at once. */
+/* Sends lists of copies, as many as may be under way at once. */
 static void swap_lists_send(struct ms_tenant *t)
 {
 	while (t->e.swap_next < t->e.plan->n_swaps && t->e.swaps_flying < MM_SWAP_LOTS) {

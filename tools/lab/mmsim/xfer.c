@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xfer: jobs as in mmd/xfer/job.c; slots are driven by mm_cycles, as in mmd/xfer/tenant.c. */
+/* xfer - jobs as in mmd/xfer/job.c; mm_cycles drives the slots, as in mmd/xfer/tenant.c. */
 #include <errno.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static uint32_t layer_at(const struct ms_tenant *t, const struct mm_cycle_act *a
 	return mm_cycle_layer(&t->x.cycles, act->slot, act->pos);
 }
 
-/* As a gate's low half; a layer that cycles is never resident. */
+/* Returns the low half of a gate. @layer cycles, so its gate is not RESIDENT. */
 static uint32_t gate_low_word(const struct ms_tenant *t, uint32_t layer)
 {
 	static const uint8_t word[] = { [MS_GATE_RESIDENT] = 0,
@@ -65,7 +65,7 @@ static void streamed_count(struct ms_tenant *t, const struct mm_cycle_act *act)
 	t->x.layers_streamed++;
 }
 
-/* xfer is not killed here: of a cursor only what core wrote is ever read. */
+/* Performs an act. Cursors are not written, because only a restarted xfer would read them. */
 static void act_perform(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
 	switch (act->kind) {
@@ -134,7 +134,10 @@ void ms_xfer_open(struct ms_tenant *t, uint64_t open)
 
 /* ---- plans ---- */
 
-/* What core writes into the region; the cursors, while xfer does not serve the tenant. */
+/*
+ * Copies the core's plan into the region. Cursors are written only while xfer does not serve the
+ * tenant.
+ */
 void ms_xfer_plan(struct ms_tenant *t, bool served)
 {
 	struct ms_xfer *x = &t->x;
@@ -168,7 +171,7 @@ static struct mm_cycle_plan plan_view(const struct ms_xplan *plan)
 	return view;
 }
 
-/* The region as it is now becomes the plan in force. */
+/* Makes the current contents of the region the plan in service. */
 static struct mm_cycle_plan plan_take(struct ms_tenant *t)
 {
 	const struct ms_xplan *region = &t->x.region;
@@ -200,7 +203,7 @@ static void plan_activate(struct ms_tenant *t, uint64_t epoch)
 	}
 }
 
-/* False: copies must land first. */
+/* Goes over to the plan in the region. Return: false: copies must land first. */
 static bool plan_replace(struct ms_tenant *t)
 {
 	const struct mm_cycle_plan next = plan_view(&t->x.region);
@@ -217,7 +220,7 @@ static bool plan_replace(struct ms_tenant *t)
 
 		mm_cycles_rebind(m, &view);
 	}
-	/* No copy ends as it is cancelled: to ask again at once changes nothing. */
+	/* Cancelled copies end later, so trying again at once would change nothing. */
 	acts_perform(t, &acts);
 	return r == 0;
 }
@@ -232,7 +235,7 @@ static void plan_quiesce(struct ms_tenant *t)
 	acts_perform(t, &acts);
 }
 
-/* One that waits is asked again when a copy has landed. */
+/* Tries a control job; one that must wait is tried again when a copy has landed. */
 static void control_job_run(struct ms_tenant *t)
 {
 	const struct mm_msg job = t->x.waiting;
@@ -268,7 +271,7 @@ static void control_begin(struct ms_device *dev, const struct mm_msg *job)
 
 /* ---- pages ---- */
 
-/* Nobody maps what is about to be written, and no slot is streamed into it. */
+/* Asserts that no tenant maps a page that is about to be written. */
 static void assert_unused(const struct ms_device *dev, uint32_t page)
 {
 	mm_assert(page < dev->opts.pages && !dev->holder[page]);
@@ -285,7 +288,7 @@ static void scrub_job_run(struct ms_device *dev, const struct mm_msg *job)
 	ms_xfer_done(dev, job->user_data, 0, dev->scrub_free_ns + MS_LOOK_NS);
 }
 
-/* Creation is a call for each page: nothing else is begun meanwhile. */
+/* Creates pages with one driver call each; xfer begins nothing else in that time. */
 static void create_job_run(struct ms_device *dev, const struct mm_msg *job, uint64_t pages,
 			   uint64_t drop_ns)
 {

@@ -26,7 +26,7 @@ static struct mm_step_term *term_append(struct builder *b)
 	return &b->part->terms[b->part->n++];
 }
 
-/* A kernel whose cost is linear in the rows that it works on: what none cost, and what one does. */
+/* Adds a kernel whose cost is linear in its rows. @none: cost of no rows; @one: cost of one row. */
 static void kernel_append(struct builder *b, struct mm_cost none, struct mm_cost one)
 {
 	*term_append(b) = (struct mm_step_term){
@@ -53,7 +53,7 @@ static void multiply_append(struct builder *b, double outputs, double k)
 	KERNEL(b, mm_cost_gemm, outputs, k, b->opts->weight_element_bytes);
 }
 
-/* The product with a weight, and its bias where the model has one. */
+/* Adds the product with a weight, and its bias if the model has one. */
 static void weight_append(struct builder *b, enum mm_weight weight, enum mm_weight bias)
 {
 	uint32_t outputs, k;

@@ -6,47 +6,47 @@
 #include "libclient/base/base.h"
 
 /*
- * Why it is a bound. Fix any schedule that serves the requests R, and let it end at T.
+ * Proof that it is a bound. Take any schedule that serves the requests R, and let it end at T.
  *
  * Let model i run S steps. A step produces at most one token of each of at most max_seqs sequences,
  * and processes at most batched_tokens tokens: S >= outputs / max_seqs, S >= (prompts + outputs -
  * requests) / batched_tokens (the first output comes with the prompt's last token).
- * Compute: each step launches, for each layer, products that read its matrices once; each token of
- * output but the first is decoded by a kernel that reads its sequence's KV. A kernel takes at least
- * its bytes over the rate that the profile grants, and at least its operations over theirs; kernels
- * share one timeline. So T >= (sum of S * W + KV read) / hbm and T >= operations / flops, over all
- * models.
+ * Compute: each step launches, for each layer, products that read its matrices once; each output
+ * token but the first is decoded by a kernel that reads its sequence's KV. A kernel takes at least
+ * its bytes over the profile's bandwidth, and at least its operations over the profile's rate of
+ * operations; kernels share one timeline. So T >= (sum of S * W + KV read) / hbm and T >=
+ * operations / flops, over all models.
  * Memory: let step s keep k(s) bytes of KV of the sequences that it decodes, while a(s) bytes of
- * its model's layers are not on the device when it begins. What else there is on the device is at
- * least each other model's resident group and one layer (its slot; the core takes no more than all
- * but one), and of this model everything but a(s): k(s) <= B + a(s), B = pool - own weights - what
+ * its model's layers are not on the device when it begins. The rest of the device holds at least
+ * each other model's resident group and one layer (its slot, because at most all layers but one can
+ * be away), and all of this model except a(s): k(s) <= B + a(s), with B = pool - own weights - what
  * the others keep. Sum over the steps: the KV of a sequence with t tokens is needed in the step
  * that decodes its next one, so sum of k(s) >= A = sum over requests and decoded tokens of t *
- * bytes per token, whichever steps they are in. With Y = sum of a(s): S * B + Y >= A.
+ * bytes per token, in whichever steps they are. With Y = sum of a(s): S * B + Y >= A.
  * Link: a layer that is away when the step begins must come over the link during it, so T >= sum of
- * Y / h2d over all models. T is at least the least T for which S and Y with all this exist: a
- * linear program, in which only sums over steps are left. More steps than necessary only lower the
- * need for Y; for a given T the compute time that is left buys steps where a byte of weights read
- * saves most bytes of Y: a fractional knapsack, exact for one constraint. What is feasible for T is
- * so for any larger one: bisection.
- * Time: all this holds as well for the requests that arrive from s on, counted from s: T >= s +
- * T(s). Besides, T >= arrival + outputs * W / hbm of each single request.
+ * Y / h2d over all models. T is at least the least T for which such S and Y exist: a linear
+ * program, in which only sums over steps are left. Steps beyond the necessary ones only lower the
+ * need for Y. For a given T, the compute time that is left is spent on steps where a byte of
+ * weights read saves most bytes of Y: a fractional knapsack, which is exact for one constraint. A
+ * need that is feasible for T is feasible for any larger T, so bisection finds the least one.
+ * Time: all of this also holds for the requests that arrive from s on, counted from s: T >= s +
+ * T(s). Besides, T >= arrival + outputs * W / hbm for each single request.
  */
 
-struct model_need {      /* of one model */
-	double steps;    /* at least */
+struct model_need {      /* needs of one model's requests */
+	double steps;    /* least number of steps */
 	double weights;  /* bytes that a step reads */
-	double kv_read;  /* bytes, all decodes together */
-	double flops;    /* all tokens together */
+	double kv_read;  /* bytes, sum over all decodes */
+	double flops;    /* operations, sum over all tokens */
 	double room;     /* B; may be below 0 */
-	double shortage; /* A; 0 when memory has no end */
+	double shortage; /* A; 0 with unlimited memory */
 };
 
 struct device_pace {
 	double bps, flops, h2d;
 };
 
-/* Can all be done within @seconds? */
+/* Can the needs of all models be met within @seconds? */
 static bool need_is_feasible(const struct model_need *need, uint32_t n, const struct device_pace *d,
 			     double seconds)
 {
@@ -96,10 +96,10 @@ static double least_seconds(const struct model_need *need, uint32_t n, const str
 		else
 			low = middle;
 	}
-	return low; /* what is infeasible is certain */
+	return low; /* the largest time that is known to be infeasible */
 }
 
-/* What of the others' weights stays on the device while @active computes. */
+/* Returns how much of the other models' weights stays on the device while @active computes. */
 static double kept_by_others(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 			     uint32_t active)
 {
@@ -121,7 +121,7 @@ static void add_request(const struct mm_wl_tenant_sizes *s, const struct mm_arch
 	const double decoded = q->output_tokens - 1.0, prompt = q->prompt_tokens;
 	/* Decode k = 1.. reads prompt + k tokens. */
 	const double context = decoded * prompt + decoded * (decoded + 1) / 2;
-	/* Two operations per weight and token; attention of at least decodes. */
+	/* Two operations per weight and token; of attention only that of decodes is counted. */
 	const double layer = (double)s->layer_bytes / MM_WL_ELEMENT_BYTES * a->layers;
 
 	need->kv_read += context * (double)s->kv_token_bytes;
@@ -132,7 +132,7 @@ static void add_request(const struct mm_wl_tenant_sizes *s, const struct mm_arch
 	*tokens += prompt + decoded;
 }
 
-/* From the requests that arrive from @from_ns on. */
+/* Adds up the needs of the requests that arrive at @from_ns or later. */
 static void add_up(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 		   const struct mm_wl_case *c, uint32_t t, uint64_t from_ns, bool limited,
 		   struct model_need *need)
@@ -176,7 +176,7 @@ static double suffix_seconds(const struct mm_wl_opts *opts, const struct mm_wl_s
 	return most;
 }
 
-/* Arrival, and its own steps one after the other. */
+/* Returns the latest end of a request that is alone: its arrival plus the time of its steps. */
 static double alone_seconds(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 			    const struct device_pace *d, const struct mm_wl_case *c)
 {
@@ -205,7 +205,7 @@ static uint64_t last_arrival(const struct mm_wl_case *c)
 	return last_ns;
 }
 
-/* Instants from which on the requests are looked at. */
+/* Number of instants s for which the requests that arrive from s on give a bound. */
 #define SUFFIXES 64
 
 void mm_wl_bound(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
@@ -219,7 +219,7 @@ void mm_wl_bound(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 	double tokens = 0;
 
 	*ret = (struct mm_wl_bound){ .seconds = alone_seconds(opts, sizes, &d, c) };
-	/* Up to the last arrival: of no requests nothing can be said. */
+	/* Only up to the last arrival, because there are no requests after it. */
 	for (uint32_t i = 0; i < SUFFIXES && i * step_s * 1e9 <= (double)last_arrival(c); i++) {
 		const double from_s = i * step_s;
 		const double busy =
@@ -236,9 +236,7 @@ void mm_wl_bound(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 	ret->throughput_tok_s = ret->seconds > 0 ? tokens / ret->seconds : 0;
 }
 
-/*
- * Layers of a model that can be away without being waited for: (a + 1) * T_T <= (n - a - 1) * T_c.
- */
+/* Returns how many layers of a model can be hidden: (a + 1) * T_T <= (n - a - 1) * T_c. */
 static double hidden_layers(const struct mm_wl_opts *opts, const struct mm_profile *profile,
 			    uint32_t t)
 {

@@ -11,7 +11,7 @@
 #include "libclient/base/base.h"
 #include "libclient/base/random.h"
 
-/* Synthetic arrivals: gaps of a gamma distribution with this coefficient of variation: bursts. */
+/* Gaps between synthetic arrivals have a gamma distribution with this coefficient of variation. */
 #define SYNTHETIC_CV 4.0
 
 static uint64_t rows_wanted(const struct mm_wl_opts *opts, uint32_t tenant)
@@ -21,7 +21,7 @@ static uint64_t rows_wanted(const struct mm_wl_opts *opts, uint32_t tenant)
 	return rows < 1 ? 1 : (uint64_t)rows;
 }
 
-/* As many rows as all windows need, so that they never overlap. */
+/* Makes a trace with as many rows as all windows need, so that they never overlap. */
 static int trace_synthesize(const struct mm_wl_opts *opts, struct mm_trace *ret_trace)
 {
 	uint64_t random = mm_random_seed(opts->seed, UINT64_MAX, 0), most = 0, n;
@@ -30,7 +30,7 @@ static int trace_synthesize(const struct mm_wl_opts *opts, struct mm_trace *ret_
 
 	for (uint32_t t = 0; t < opts->tenants; t++)
 		most = MM_MAX(most, rows_wanted(opts, t));
-	/* A window begins with a burst: up to some tens of rows later than at its place. */
+	/* A window begins with a burst, so up to some tens of rows after its even distance. */
 	n = MM_MIN((most + most / 8 + 64) * opts->tenants * opts->windows,
 		   (uint64_t)MM_TRACE_ROWS_MAX);
 	trace.rows = calloc(n, sizeof(*trace.rows));
@@ -100,13 +100,13 @@ void mm_wl_source_done(struct mm_wl_source *source)
 
 /* ---- where a window lies ---- */
 
-/* The mean gap closes the circle from the last row to the first. */
+/* Returns the mean gap, which is also the gap from the last row around the circle to the first. */
 static double mean_gap(const struct mm_trace *trace)
 {
 	return trace->n > 1 ? trace->rows[trace->n - 1].arrival_s / (double)(trace->n - 1) : 1;
 }
 
-/* When row @i comes, as often around the circle as need be. */
+/* Returns the time of row @i, where @i may go around the circle several times. */
 static double row_time(const struct mm_trace *trace, uint64_t i)
 {
 	const double round = trace->rows[trace->n - 1].arrival_s + mean_gap(trace);
@@ -114,13 +114,13 @@ static double row_time(const struct mm_trace *trace, uint64_t i)
 	return (double)(i / trace->n) * round + trace->rows[i % trace->n].arrival_s;
 }
 
-/* The gap before row @i. */
+/* Returns the gap before row @i. */
 static double gap_before(const struct mm_trace *trace, uint64_t i)
 {
 	return row_time(trace, i + trace->n) - row_time(trace, i + trace->n - 1);
 }
 
-/* The next row that comes after a longer pause than the mean: a burst's first. */
+/* Returns the first row of a burst, from @i on: the gap before it is longer than the mean. */
 static uint64_t burst_from(const struct mm_trace *trace, uint64_t i)
 {
 	const double pause = mean_gap(trace);

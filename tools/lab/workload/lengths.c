@@ -18,14 +18,14 @@
 #define SHAREGPT_SIGMA  0.8
 #define LONG_LEAST      1420u
 #define SHORT_LEAST     320u
-#define UNIFORM_WIDTH   629u /* LEAST and 314 on each side of the mean */
+#define UNIFORM_WIDTH   629u /* the mean, and 314 on each side of it */
 #define OUTPUT_PART     (SHAREGPT_OUTPUT / (SHAREGPT_PROMPT + SHAREGPT_OUTPUT))
 #define DRAWS_MAX       1000
 
 static const struct {
 	const char *name;
 	enum mm_wl_mix mix;
-	uint32_t least; /* the shortest request that it makes */
+	uint32_t least; /* shortest request of the mix */
 } mixes[] = {
 	{ "alpaca", MM_WL_ALPACA, 2 },      { "sharegpt", MM_WL_SHAREGPT, 2 },
 	{ "long", MM_WL_LONG, LONG_LEAST }, { "short", MM_WL_SHORT, SHORT_LEAST },
@@ -99,7 +99,7 @@ static uint32_t log_normal(uint64_t *random, double median, double sigma)
 	return (uint32_t)MM_MIN(MM_MAX(value, 1.0), 1e6);
 }
 
-/* A log-normal's mean is its median times exp(sigma^2 / 2). */
+/* Draws from two log-normals; the mean of one is its median times exp(sigma^2 / 2). */
 static struct mm_wl_length draw_alpaca(uint64_t *random)
 {
 	const uint32_t prompt = log_normal(random, 17, sqrt(2 * log(21.0 / 17)));
@@ -155,6 +155,6 @@ struct mm_wl_length mm_wl_lengths_draw(const struct mm_wl_lengths *lengths, uint
 		if (length.prompt_tokens + length.output_tokens <= lengths->tokens_max)
 			return length;
 	}
-	/* So short a limit that chance does not meet it: cut. */
+	/* The limit is so short that no draw met it: cut the request. */
 	return (struct mm_wl_length){ lengths->tokens_max - 1, 1 };
 }

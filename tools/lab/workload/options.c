@@ -14,7 +14,7 @@
 #include "libclient/support/size.h"
 #include "mmd/config/tune.h"
 
-#define SHARE_ALL_PERMILLE 900 /* of --shapes without shares, together: as vLLM's default */
+#define SHARE_ALL_PERMILLE 900 /* sum of shares for --shapes without shares, as vLLM's default */
 
 static const char workload_help[] =
 	"  --profile NAME|FILE      device: gh200-96 (default), h200-pcie5, h100-pcie5, "
@@ -141,7 +141,7 @@ static const struct {
 	{ "C2", "OPT-30B:65%,OPT-6.7B:15%" },
 };
 
-/* What was said of tenants before it is known how many there are. */
+/* State of parsing, with values for tenants that are applied when their number is known. */
 struct workload_parser {
 	const struct mm_wl_program *program;
 	struct mm_wl_opts opts;
@@ -227,7 +227,7 @@ static int workload_parse_size(const struct workload_parser *p, const char *name
 	return 0;
 }
 
-/* Which of @names is @text? */
+/* Finds the index of @text in @names. */
 static int parse_word(const struct workload_parser *p, const char *name, const char *text,
 		      const char *const names[], int n, int *ret_index)
 {
@@ -299,7 +299,7 @@ static int parse_swap(struct workload_parser *p, const char *text)
 	return 0;
 }
 
-/* The controller's own parser says what is wrong; who runs it parses again. */
+/* Checks --controller with the controller's own parser. The program parses it again later. */
 static int parse_controller(struct workload_parser *p, const char *text)
 {
 	struct mm_core_opts unused = { 0 };
@@ -403,12 +403,12 @@ static int workload_option(struct workload_parser *p, int opt, char *arg)
 	if (opt >= MM_WL_OPT_MORE)
 		return p->program->take(p->program->user, opt, arg);
 	if (opt == '?')
-		return -EINVAL; /* getopt has said which argument is wrong */
+		return -EINVAL; /* getopt has printed which argument is wrong */
 	r = take_case(p, opt, arg);
 	return r == -ENOENT ? take_engine(p, opt, arg) : r;
 }
 
-/* "OPT-13B:35%", "opt-13b:12.5", "OPT-13B" */
+/* Parses a tenant of --shapes: "OPT-13B:35%", "opt-13b:12.5", "OPT-13B". */
 static int workload_parse_tenant(struct workload_parser *p, char *text, struct mm_wl_tenant *tenant)
 {
 	char *share = strchr(text, ':');
@@ -520,7 +520,7 @@ static const char *combo_shapes(const char *name)
 	return "";
 }
 
-/* What depends on how many tenants there are. */
+/* Parses the values whose number depends on the number of tenants. */
 static int parse_tenants(struct workload_parser *p)
 {
 	struct mm_wl_opts *o = &p->opts;

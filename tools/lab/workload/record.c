@@ -9,7 +9,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/base/percentile.h"
 
-/* A turn, for goodput under `drain`: where there is no quantum that says how long one is. */
+/* Length of a turn for the limits of goodput under `drain`, which has no quantum. */
 #define DRAIN_TURN_NS MM_NS_PER_S
 
 int mm_wl_record_init(struct mm_wl_record *record, const struct mm_wl_case *c, double seconds)
@@ -48,7 +48,7 @@ static double ttft_ns(const struct mm_wl_request *q, const struct mm_wl_served *
 	return (double)s->first_ns - (double)q->arrival_ns;
 }
 
-/* Of a request with one token there is none. */
+/* Returns a request's mean time per output token; it must have two tokens or more. */
 static double tpot_ns(const struct mm_wl_served *s)
 {
 	return s->tokens > 1 ? (double)(s->last_ns - s->first_ns) / (s->tokens - 1) : 0;
@@ -86,7 +86,7 @@ int mm_wl_slo_of(const struct mm_wl_opts *opts, const struct mm_wl_record *recor
 	return 0;
 }
 
-/* Tenants alternate, so that none of them holds the device when the next request comes. */
+/* Tenants alternate, so that no tenant still has the device when its next request arrives. */
 int mm_wl_case_alone(const struct mm_wl_case *c, uint32_t each, uint64_t apart_ns,
 		     struct mm_wl_case *ret_case)
 {
@@ -104,7 +104,7 @@ int mm_wl_case_alone(const struct mm_wl_case *c, uint32_t each, uint64_t apart_n
 		if (!to->request)
 			return -ENOMEM;
 		for (uint32_t i = 0; i < to->n; i++) {
-			/* Spread over the whole window: not all of one burst. */
+			/* Spread over the whole window, so that not all are of one burst. */
 			to->request[i] = from->request[(uint64_t)i * from->n / to->n];
 			to->request[i].arrival_ns = ((uint64_t)i * c->tenants + t) * apart_ns;
 		}
@@ -164,7 +164,7 @@ static void gather_record(struct metrics_gather *g, const struct mm_wl_record *r
 {
 	const struct mm_wl_case *c = r->c;
 
-	/* The time is that of the whole run, of each tenant too: their throughputs sum up. */
+	/* Each tenant gets the time of the whole run, so that throughputs can be added. */
 	g->last_ns = 0;
 	for (uint32_t t = 0; t < c->tenants; t++) {
 		for (uint32_t i = 0; i < c->stream[t].n; i++)

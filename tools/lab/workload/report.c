@@ -12,7 +12,7 @@
 
 #define GIB 0x1p30
 
-/* Adds up what all windows of a policy counted. */
+/* Adds up the counters of all windows of a policy. */
 static struct mm_wl_counters sum_counters(const struct mm_wl_report *r, uint32_t policy)
 {
 	struct mm_wl_counters sum = { 0 };
@@ -90,7 +90,7 @@ static const struct {
 	{ "tbt_p99", tbt_p99 },
 };
 
-/* Of policy @policy over the first, window by window. */
+/* Computes the ratios of a policy to the first one, window by window. */
 static int policy_ratios(const struct mm_wl_report *r, uint32_t policy,
 			 struct mm_ratio ret[MM_ARRAY_SIZE(paired)])
 {
@@ -208,7 +208,7 @@ int mm_wl_report_table(const struct mm_wl_report *r)
 
 /* ---- for programs ---- */
 
-/* Takes over @value. Return: whether it is in. */
+/* Sets a member; @value is taken over. Return: false: no memory. */
 static bool json_member_put(json_t *object, const char *key, json_t *value)
 {
 	return !json_object_set_new(object, key, value);

@@ -12,17 +12,17 @@
 
 #define GIB 0x1p30
 
-/* A CUDA context with its loaded kernels and the allocator's slack. */
+/* Size of a CUDA context, with its loaded kernels and the allocator's slack. */
 #define CONTEXT_BYTES (UINT64_C(512) << 20)
 
-/* Nodes and parameters of captured graphs; their intermediates are counted as activations. */
+/* Size of captured graphs per layer: nodes and parameters. Intermediates count as activations. */
 #define GRAPH_LAYER_BYTES (UINT64_C(4) << 20)
 
 /*
- * The most that is alive at once in a step of all batched tokens, fp16: the residual stream and its
- * norm, and beside them either q, k, v and attention's output, or what the feed-forward network has
- * between its products (gate and up where it is gated). Once per step: logits of one token per
- * sequence, in fp16 and as the sampler's fp32.
+ * Returns the most activations that are alive at once in a step of all batched tokens, in fp16: the
+ * residual stream and its norm; and either q, k, v and attention's output, or the feed-forward
+ * network's intermediates (gate and up if it is gated). Once per step, logits of one token per
+ * sequence are added, in fp16 and as the sampler's fp32.
  */
 static uint64_t activation_bytes(const struct mm_arch *a, uint32_t tokens, uint32_t seqs)
 {
@@ -56,10 +56,7 @@ static void model_weigh(const struct mm_wl_opts *opts, const struct mm_wl_tenant
 	s->kv_token_bytes = mm_arch_kv_token_bytes(a, MM_WL_ELEMENT_BYTES);
 }
 
-/*
- * A request's blocks, and one chunk that begins with its last: chunks are whole pages and whole
- * blocks.
- */
+/* Returns the bytes of a request's KV blocks. */
 static uint64_t request_bytes(const struct mm_wl_opts *opts, const struct mm_wl_tenant_sizes *s,
 			      uint64_t tokens)
 {
@@ -128,14 +125,14 @@ static int by_length(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* KV of those requests that take most, as many as may run at once. */
+/* Returns the KV of the largest requests, as many as may run at once. */
 static uint64_t most_bytes(const struct mm_wl_opts *opts, const struct mm_wl_tenant_sizes *s,
 			   const struct mm_wl_stream *stream)
 {
 	mm_cleanup(mm_free_ptr) uint64_t *bytes = calloc(stream->n + 1u, sizeof(*bytes));
 	uint64_t sum = 0;
 
-	if (!bytes) /* then as if each were the longest */
+	if (!bytes) /* then count each request as the longest */
 		return opts->max_seqs * request_bytes(opts, s, UINT32_MAX >> 8);
 	for (uint32_t i = 0; i < stream->n; i++)
 		bytes[i] = request_bytes(opts, s,
@@ -156,7 +153,7 @@ void mm_wl_sizes_unlimited(const struct mm_wl_opts *opts, const struct mm_wl_siz
 	for (uint32_t t = 0; t < sizes->tenants; t++) {
 		struct mm_wl_tenant_sizes *s = &out.tenant[t];
 		const uint64_t most = most_bytes(opts, s, &c->stream[t]);
-		/* Up to 1/16 of a chunk is lost at its end; a chunk may be half empty. */
+		/* Up to 1/16 of a chunk is lost at its end, and a chunk may be half empty. */
 		const uint64_t room =
 			page_up(most + most / 8, opts->page_bytes) + 4 * opts->page_bytes;
 

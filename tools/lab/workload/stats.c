@@ -5,7 +5,7 @@
 
 #include "libclient/base/base.h"
 
-/* The continued fraction of the incomplete beta function (Lentz). */
+/* Evaluates the continued fraction of the incomplete beta function (Lentz). */
 static double beta_fraction(double x, double a, double b)
 {
 	const double tiny = 1e-300;
@@ -31,7 +31,7 @@ static double beta_fraction(double x, double a, double b)
 	return value;
 }
 
-/* The regularised incomplete beta function. */
+/* Computes the regularised incomplete beta function. */
 static double incomplete_beta(double x, double a, double b)
 {
 	const double front =
@@ -44,7 +44,7 @@ static double incomplete_beta(double x, double a, double b)
 	return 1 - front * beta_fraction(1 - x, b, a) / b;
 }
 
-/* How probable a value above @t >= 0 is. */
+/* Returns the probability of a value above @t, which is at least 0. */
 static double t_tail(double t, double degrees)
 {
 	return incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2;

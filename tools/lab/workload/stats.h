@@ -14,7 +14,7 @@
 
 struct mm_ratio {
 	double ratio;     /* geometric mean */
-	double low, high; /* interval; for one window the ratio itself; low is 0 if lost is not */
+	double low, high; /* interval; for one window the ratio itself; low is 0 if lost > 0 */
 	size_t n;         /* windows in which both values are above 0 */
 	size_t lost;      /* windows with a = 0 < b, which have no logarithm but must be reported */
 };

@@ -25,7 +25,7 @@ struct trace_reader {
 	const char *path;
 	unsigned long line;
 	bool lengths_only; /* arrival_s may be missing */
-	int at[COL_COUNT]; /* field index of each column, -1 = not there */
+	int at[COL_COUNT]; /* field index of each column; -1: the file lacks it */
 	int fields;
 	double last_s;
 	char *errbuf;
@@ -194,7 +194,7 @@ static int by_arrival(const void *a, const void *b)
 	return (x->tenant > y->tenant) - (x->tenant < y->tenant);
 }
 
-/* Rows r..: AAAA BBBB CCCC -> tenants 0, 1, 2, each from second 0 */
+/* Gives each tenant a window of the rows: AAAA BBBB CCCC, each counted from second 0. */
 static void give_windows(struct mm_trace *trace, uint32_t tenants)
 {
 	double begin_s = 0;

@@ -32,9 +32,10 @@ struct mm_trace {
 	size_t n, room;
 };
 
-struct mm_trace_shape { /* how a file's rows are cut and scaled, and how a synthetic trace is made */
+/* How a file's rows are cut and scaled, and how a synthetic trace is made. */
+struct mm_trace_shape {
 	uint32_t tenants;
-	double duration_s;  /* later arrivals, before scaling, are dropped; <= 0: none */
+	double duration_s;  /* later arrivals, after scaling, are dropped; <= 0: none */
 	double speed;       /* factor by which requests arrive faster */
 	double token_scale; /* factor of token counts; the result is at least 1 */
 	uint64_t seed;      /* of a synthetic trace */

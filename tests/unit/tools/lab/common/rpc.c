@@ -40,7 +40,7 @@ static void rpc_request(const char *path)
 	_exit(json_is_true(json_object_get(result, "there")) ? 0 : 1);
 }
 
-/* 'S': it sleeps, and there is nothing but the answer that it sleeps for. */
+/* Returns the state of a process. 'S' is sleeping; here it can only wait for the answer. */
 static char state_of(pid_t pid)
 {
 	char path[64], text[256] = "";
@@ -71,7 +71,7 @@ static void stop_and_continue(pid_t pid)
 	assert_true(WIFCONTINUED(status));
 }
 
-/* As by Ctrl-Z and fg while it waits for the answer. */
+/* The client is stopped and continued while it waits for the answer, as by Ctrl-Z and fg. */
 static void test_stopped_and_continued(void **state)
 {
 	int listener, fd, status = 0;

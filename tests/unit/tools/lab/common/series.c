@@ -32,7 +32,7 @@ static void test_empty(void **state)
 	mm_series_done(&none);
 }
 
-/* Many, so that it grows; in no order, and the order stays. */
+/* A series grows with many unsorted values, and keeps their order. */
 static void test_summary(void **state)
 {
 	struct mm_series s = { 0 };
@@ -60,7 +60,7 @@ static void test_one_value(void **state)
 	mm_series_done(&s);
 }
 
-/* What drifts on both sides does not show in the pairs; what is no number is left out. */
+/* Pairs cancel out a drift of both sides, and leave out references that are not above 0. */
 static void test_pairs(void **state)
 {
 	struct mm_series figure = series_make((double[]){ 2, 4, 8, 16, 5, 7 }, 6);

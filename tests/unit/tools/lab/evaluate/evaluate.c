@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the evaluation concludes from runs, and how it runs them. */
+/* The evaluation's conclusions from runs, and how it runs jobs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 #include "tools/lab/common/procs.h"
 #include "tools/lab/workload/stats.h"
 
-/* recompute, remap and unlimited with these throughputs in two windows */
+/* Makes JSON with these throughputs of recompute, remap and unlimited, in two windows. */
 static json_t *run_json(double recompute, double remap, double unlimited, double peak)
 {
 	const double all[] = { recompute, remap, unlimited };
@@ -73,7 +73,7 @@ static void test_numbers(void **state)
 	json_decref(p.json);
 }
 
-/* The table of targets, as text. */
+/* Returns the table of targets as text. */
 static char *targets_text(const struct mm_eval *eval)
 {
 	char *text = NULL;
@@ -112,7 +112,7 @@ static void test_targets(void **state)
 				     "paired ratio ≥ 0.99 | **not reached** | 0 of 1 | 0.900"));
 	free(text);
 	json_decref(p.json);
-	/* Windows in which it serves nobody are none that can be passed over. */
+	/* Windows in which remap serves no request count as lost. */
 	eval = one_point(&p, run_json(100, 0, 200, 1001));
 	text = targets_text(&eval);
 	assert_non_null(strstr(text, "never worse than recompute: throughput, lower bound of the "
@@ -142,7 +142,7 @@ static void test_figures(void **state)
 	json_decref(p.json);
 }
 
-/* Every line parses: each has a bound, and its rates rise with its loads. */
+/* Every line can be parsed, has a bound, and its rates increase with its loads. */
 static void test_points(void **state)
 {
 	struct mm_eval eval = { .opts = { .quick = true,
@@ -218,11 +218,11 @@ static void test_jobs(void **state)
 	fclose(file);
 	unlink(out_path);
 	assert_string_equal(line, "out 3\n");
-	/* A program that is not there is a failed job, not a failed run. */
+	/* A program that does not exist makes its job fail, but not the call. */
 	argv[0][0] = (char *)"/nowhere/program";
 	assert_int_equal(mm_eval_jobs_run(jobs, 1, 1, signals, NULL, NULL), 0);
 	assert_int_equal(WEXITSTATUS(jobs[0].status), 127);
-	/* A signal ends what runs. */
+	/* A signal ends the running jobs. */
 	argv[0][0] = (char *)"/bin/sh";
 	snprintf(script[0], sizeof(script[0]), "sleep 1000");
 	kill(getpid(), SIGTERM);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * mkmodel: rounding, the RoPE permutation, checkpoints that lie, and files that say what was asked.
- */
+/* mkmodel: rounding, the RoPE permutation, malformed checkpoints, and the contents of files. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,7 +109,8 @@ static void test_narrow(void **state)
 }
 
 /*
- * dim 8, ffn 6, layers 2, heads 2, kv heads 1, vocab 5, max 4; element i of the file has value i.
+ * A checkpoint with dim 8, ffn 6, layers 2, heads 2, KV heads 1, vocab 5, max 4; element i of the
+ * file has the value i.
  */
 static const int32_t tiny[7] = { 8, 6, 2, 2, 1, 5, 4 };
 
@@ -148,7 +147,7 @@ static float first_of(struct mk_llama2c *c, enum mm_weight weight, uint32_t laye
 
 static void test_llama2c_rows(void **state)
 {
-	/* Where the arrays begin, in floats. */
+	/* The beginnings of the arrays, in floats. */
 	const uint32_t norm = 40, q = norm + 16, k = q + 128, v = k + 64, o = v + 64;
 	const uint32_t post = o + 128, gate = post + 16, down = gate + 96, up = down + 96;
 	const uint32_t hf_rows[4] = { 0, 2, 1, 3 }; /* of a head of 4: first halves, then second */
@@ -226,7 +225,7 @@ static const struct mm_st_tensor *tensor_find(const struct mm_safetensors *st, c
 	return NULL;
 }
 
-/* What is written is read by the loader's own parser, and holds the source's rows. */
+/* The loader's own parser reads a written model, whose rows are those of the source. */
 static void test_written_model(void **state)
 {
 	struct mk_random r = { tiny_arch, 9 };
@@ -257,7 +256,7 @@ static void test_written_model(void **state)
 	close(fd);
 }
 
-/* Files of the right shape, length and header, in one or in shards, that take no disk. */
+/* Sparse models have the right header and length, in one file or in shards, and take no disk. */
 static void test_sparse(void **state)
 {
 	const struct mm_shape *shape = mm_shape_find("OPT-30B");
@@ -323,7 +322,7 @@ static void test_refuses_to_write(void **state)
 	assert_true(mk_write(&source, "/nonexistent/x", &f32, err) < 0);
 }
 
-/* Two that fail, far apart: whichever thread finds one first, the first in the file is named. */
+/* Two rows fail, far apart. The message names the one that is first in the file. */
 static void row_of_infinities(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
 			      float *out)
 {
@@ -332,7 +331,7 @@ static void row_of_infinities(void *context, enum mm_weight weight, uint32_t lay
 		out[1] = INFINITY;
 }
 
-/* A tensor that many threads write in pieces: every row is where it belongs. */
+/* When many threads write a tensor in pieces, every row is at its place. */
 static void test_large_tensor(void **state)
 {
 	struct mk_random r = { tiny_arch, 9 };
@@ -366,7 +365,7 @@ static void test_large_tensor(void **state)
 	assert_non_null(strstr(err, "model.embed_tokens.weight, row 70001:"));
 }
 
-/* The longer an embedding, the more a tied head would hear of the token that was said last. */
+/* The output of a wide model with a tied head does not depend mainly on the last token. */
 static void test_wide_embeddings(void **state)
 {
 	const uint32_t widths[] = { 256, 1024, 5120, 7168 };
@@ -402,7 +401,7 @@ static void open_shard(uint32_t i, uint32_t n, struct mm_safetensors *st)
 	close(fd);
 }
 
-/* Each tensor is in the shard that the index says, and in no other; none is empty. */
+/* Checks that each tensor is in the shard that the index names, and that no shard is empty. */
 static void check_shards(const struct mk_source *source, uint32_t n, size_t tensors)
 {
 	const struct mk_format format = { MM_DTYPE_BF16, MM_DTYPE_F32, n };
@@ -515,7 +514,7 @@ static void test_options(void **state)
 	assert_false(o.dtype_given);
 }
 
-/* What is given replaces a shape's sizes; what hangs on it keeps its proportions. */
+/* Sizes that are given replace those of a shape; dependent sizes keep their proportions. */
 static void test_scaled_down(void **state)
 {
 	const struct mm_arch llama3 = { .hidden = 4096,
@@ -642,7 +641,7 @@ static void test_bad_lists(void **state)
 	assert_int_equal(mk_shapes_read("/nonexistent", &s, err), -ENOENT);
 }
 
-/* Sum of our tensors of a listed model; each layer tensor of the list must be one of ours. */
+/* Counts the parameters of a listed model; each layer tensor of the list must be a known one. */
 static uint64_t count_parameters(const struct mm_arch *a, const json_t *model)
 {
 	const json_t *listed = json_object_get(model, "layer_tensors");
@@ -671,7 +670,7 @@ static uint64_t count_parameters(const struct mm_arch *a, const json_t *model)
 	return sum;
 }
 
-/* Published models: their tensors by name and size, their parameters to the unit. */
+/* Published models have exactly the listed tensors, sizes and number of parameters. */
 static void test_published_models(void **state)
 {
 	const char *data = getenv("MM_TEST_DATA");

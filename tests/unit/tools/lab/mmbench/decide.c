@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The load of mmbench decide is busy, and the same each time. Nothing about how long it takes. */
+/* The load of `mmbench decide` is busy, and the same each time. Its duration is not tested. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static void busy_and_the_same(void **state)
 	assert_int_equal(sum, o.events);
 }
 
-/* Without a share to lend from, nothing is. */
+/* Policies that lend no layers change no plan. */
 static void other_policies_change_no_plan(void **state)
 {
 	const struct mm_decide_opts o = decide_opts(2, MM_POLICY_ELASTIC);

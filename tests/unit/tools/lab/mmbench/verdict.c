@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The words about a set of runs follow from its numbers: what is won, what is lost, and why that
- * can be.
- */
+/* The sentences about a set of runs follow from its numbers: gains, losses, and reasons. */
 #undef NDEBUG
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +22,7 @@ struct runs {
 	struct mm_report report;
 };
 
-/* A busy machine: fewer tokens/s under remap, and all that is won beside it. */
+/* Runs as on a busy machine: remap has a lower throughput, and is better in all else. */
 static void runs_init(struct runs *r)
 {
 	*r = (struct runs){
@@ -87,7 +84,7 @@ static void test_slower_on_a_busy_machine(void **state)
 	check_says(&r, "What to try next", true);
 }
 
-/* A reason is given only where it can be one. */
+/* A reason is given only if it can apply. */
 static void test_slower_for_another_reason(void **state)
 {
 	struct runs r;
@@ -170,7 +167,7 @@ static void test_what_is_compared(void **state)
 	r.result[1].policy = MM_POLICY_REMAP;
 	r.result[2].policy = MM_POLICY_ELASTIC;
 	check_says(&r, "What it means: elastic against remap", true);
-	runs_init(&r); /* recompute does not come first */
+	runs_init(&r); /* recompute is not the first policy */
 	r.result[0].policy = MM_POLICY_REMAP;
 	r.result[2].policy = MM_POLICY_RECOMPUTE;
 	assert_int_equal(mm_verdict_base(&r.report), 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator against what can be worked out by hand, and against itself. */
+/* The simulator against results that can be computed by hand, and against itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ struct fixture {
 	char line[512];
 };
 
-/* The case of a command line. */
+/* Makes the case of a command line. */
 static void set_up(struct fixture *f, const char *line)
 {
 	static const struct mm_wl_program program = { .name = "sim", .usage = "" };
@@ -76,7 +76,7 @@ static struct ms_sim *case_run(struct fixture *f)
 	return sim;
 }
 
-/* A single request per tenant, at the beginning. */
+/* Makes a case of one request per tenant, which arrives at the beginning. */
 static void one_request(struct fixture *f, uint32_t prompt, uint32_t output)
 {
 	for (uint32_t t = 0; t < f->c.tenants; t++) {
@@ -98,8 +98,8 @@ static double step_alone_ns(const struct ms_tenant *t, uint32_t first, uint32_t 
 /* ---- by hand ---- */
 
 /*
- * One tenant, nothing short: prompt and each token take what their kernels take, and the host's
- * part.
+ * With one tenant and enough memory, the prompt and each token take the time of their kernels and
+ * the host's part.
  */
 static void steps_cost_what_they_cost(void **state)
 {
@@ -126,8 +126,8 @@ static void steps_cost_what_they_cost(void **state)
 }
 
 /*
- * Two alike compute at the same time: each takes twice as long, but for what the host does
- * meanwhile.
+ * If two equal tenants compute at the same time, each takes twice as long, less the time of the
+ * host's work.
  */
 static void who_computes_shares(void **state)
 {
@@ -144,13 +144,13 @@ static void who_computes_shares(void **state)
 	alone = step_alone_ns(&sim->tenants[0], 100, 1);
 	both = (double)sim->tenants[0].s.step_ns / output;
 	assert_true(both > 1.8 * alone && both < 2.05 * alone);
-	/* The device is never idle, and what was computed is what it was busy with. */
+	/* The device is never idle, and it is busy as long as both computations take. */
 	assert_true((double)sim->devices[0].compute.busy_ns > 2 * output * alone * 0.98);
 	ms_sim_destroy(sim);
 	tear_down(&f);
 }
 
-/* Of two that are not alike each advances a layer in the time of both layers. */
+/* If two tenants differ, each advances one layer in the time of both tenants' layers. */
 static void layer_by_layer(void **state)
 {
 	struct fixture f;
@@ -185,7 +185,7 @@ static void plan_of(const struct ms_sim *sim, struct mm_plan_set *set)
 			plan->slot[(i + set->first_slot) % plan->beta].layer[i / plan->beta];
 }
 
-/* The step's time is what the planner says of its very set, where the link is what it waits for. */
+/* A step takes the time that the planner computes for its set, if the link is the bottleneck. */
 static void case_runs_cycling(const char *line, int32_t alpha, uint32_t slots)
 {
 	const uint32_t output = 60;
@@ -208,13 +208,13 @@ static void case_runs_cycling(const char *line, int32_t alpha, uint32_t slots)
 			 mm_cost_slowdown(&f.opts.profile));
 	want = (double)mm_plan_set_step_ns(&set, sim->tenants[0].n_layers, t_c, t_t);
 	got = (double)f.record.gaps[0].sum / (double)f.record.gaps[0].n;
-	/* What is not among the layers is hidden where the link goes on behind it, or it adds. */
+	/* Work outside the layers adds to the time, unless the link streams meanwhile. */
 	assert_true(got > want * 0.99);
 	assert_true(got < want * 1.01 + STEP_NS + MS_SYNC_NS +
 				  (double)(sim->tenants[0].step.cost.before +
 					   sim->tenants[0].step.cost.after));
 	assert_int_equal(sim->tenants[0].s.alpha_max, alpha);
-	/* Each layer that cycles comes in once a step; nothing else does. */
+	/* Only cycling layers are streamed, each once per step. */
 	assert_true(sim->tenants[0].x.layers_streamed >= (uint64_t)set.m * (output - 1) &&
 		    sim->tenants[0].x.layers_streamed <= (uint64_t)set.m * (output + 3));
 	assert_int_equal(sim->tenants[0].x.bytes_streamed,
@@ -256,7 +256,7 @@ static double step_with(int32_t alpha, double *ret_link_ns)
 	return ns;
 }
 
-/* What comes in unnoticed still takes the memory's bandwidth. */
+/* Streaming that is hidden still takes memory bandwidth. */
 static void streaming_slows_kernels_down(void **state)
 {
 	double link_ns, none, two, lost;
@@ -289,7 +289,7 @@ static char *case_report(struct fixture *f, const struct ms_sim *sim)
 	"--page 64M "                                                                        \
 	"--policy "
 
-/* Or the case shows nothing. */
+/* Did the case preempt requests or change plans? Otherwise it tests nothing. */
 static bool sim_has_trouble(const struct ms_sim *sim)
 {
 	uint64_t sum = 0;
@@ -299,7 +299,10 @@ static bool sim_has_trouble(const struct ms_sim *sim)
 	return sum != 0;
 }
 
-/* Memory is short, everything is checked after each event; twice the same; all is served. */
+/*
+ * With too little memory, all invariants hold after each event, a second run is the same, and all
+ * requests are served.
+ */
 static void short_of_memory(const char *line)
 {
 	char *first = NULL;
@@ -350,8 +353,8 @@ static void every_policy_holds_and_repeats(void **state)
 }
 
 /*
- * The baseline has its share in blocks of its own, as an engine without mmd has: what is lost to
- * chunks is not its loss.
+ * The baseline has its share in single blocks, as an engine without mmd has, so that it does not
+ * lose memory to chunks.
  */
 static void the_baseline_loses_nothing_to_chunks(void **state)
 {
@@ -384,7 +387,7 @@ static void the_baseline_loses_nothing_to_chunks(void **state)
 	}
 }
 
-/* Who cannot run for lack of memory lets the others compute: a turn is not slept through. */
+/* A tenant that cannot run for lack of memory yields its turn to the others. */
 static void no_turn_is_slept_through(void **state)
 {
 	struct fixture f;
@@ -418,12 +421,12 @@ static void a_case_without_room_is_refused(void **state)
 	assert_int_equal(ms_sim_run(&f.opts, &sim, err), -ENOSPC);
 	assert_null(sim);
 	assert_non_null(strstr(err, "OPT-6.7B"));
-	/* Weights that do not fit: mmd gives them no memory. */
+	/* The weights do not fit, so mmd refuses the model. */
 	f.sizes.tenant[0].kv_share_bytes = UINT64_C(4) << 30;
 	f.sizes.pool_bytes = UINT64_C(4) << 30;
 	assert_int_equal(ms_sim_run(&f.opts, &sim, err), -EIO);
 	assert_non_null(strstr(err, "refuses its model"));
-	/* No such plan. */
+	/* The plan is not possible. */
 	f.sizes.pool_bytes = UINT64_C(40) << 30;
 	f.opts.alpha = 32;
 	assert_int_equal(ms_sim_run(&f.opts, &sim, err), -EIO);

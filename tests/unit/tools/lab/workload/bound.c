@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The upper bound of throughput against closed forms and a search; limits of requests that are
- * alone.
- */
+/* The upper bound of throughput, against closed forms and a search; limits of single requests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +28,7 @@ static const struct mm_profile device = {
 
 static struct mm_wl_request stream_requests[2][N];
 
-/* @n requests of each tenant, all at once. */
+/* Makes a case of @n requests of each tenant, which all arrive at once. */
 static void case_fill(struct mm_wl_case *c, uint32_t tenants, uint32_t n, uint32_t prompt,
 		      uint32_t output)
 {
@@ -68,7 +65,7 @@ static double weights_expected(void)
 	return 40 * (double)mm_arch_layer_bytes(&mm_shape_find("OPT-13B")->arch, 2);
 }
 
-/* 512 requests of one prompt token and two of output: four steps of 256, and little else. */
+/* 512 requests of one prompt token and two output tokens take about four steps of 256. */
 static void test_compute(void **state)
 {
 	struct mm_wl_bound bound;
@@ -84,7 +81,7 @@ static void test_compute(void **state)
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
 	assert_true(fabs(bound.busy_s - seconds) < 1e-5 * seconds);
 	assert_true(fabs(bound.throughput_tok_s - 1024 / seconds) < 1e-4 * 1024 / seconds);
-	/* Two models take turns: twice the time. Each with half of a device: as long as both. */
+	/* Two models on one device take twice the time, and so do two with half of a device each. */
 	opts_make(2, MM_WL_SPATIAL, &o, &s);
 	case_fill(&c, 2, 512, 1, 2);
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
@@ -111,7 +108,7 @@ static void test_flops(void **state)
 	assert_true(fabs(bound.busy_s - seconds) < 1e-5 * seconds);
 }
 
-/* Long requests and little room: what a search over the number of steps finds. */
+/* With long requests and little memory, the bound is what a search over the steps finds. */
 static void test_memory(void **state)
 {
 	const double kv = 819200, decoded = 199, prompt = 1800;
@@ -138,7 +135,7 @@ static void test_memory(void **state)
 	assert_true(bound.busy_s > 1.2 * endless.busy_s);
 }
 
-/* Who comes late is not served early; nobody is faster than its own steps. */
+/* No request is served before it arrives, or in less time than its own steps take. */
 static void test_arrivals(void **state)
 {
 	struct mm_wl_bound bound;
@@ -155,7 +152,7 @@ static void test_arrivals(void **state)
 	seconds = 9 + 100 * weights_expected() / 2e12;
 	assert_true(fabs(bound.seconds - seconds) < 1e-6 * seconds);
 	assert_true(fabs(bound.throughput_tok_s - 200 / seconds) < 1e-4);
-	/* All at second 0: what comes after the last arrival does not count. */
+	/* All requests arrive at second 0, so no later instant counts. */
 	stream_requests[0][1].arrival_ns = 0;
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
 	seconds = 100 * weights_expected() / 2e12;
@@ -176,7 +173,7 @@ static void test_lendable(void **state)
 	assert_int_equal(mm_wl_lendable(&o, &s, &device), (uint64_t)(layer * 10));
 }
 
-/* A step that only reads weights takes as long as they: within what KV and vectors add. */
+/* A step takes as long as reading its weights, apart from KV and vectors. */
 static void test_alone(void **state)
 {
 	const uint64_t step_ns = (uint64_t)(weights_expected() / 2e12 * 1e9);
@@ -198,7 +195,7 @@ static void test_alone(void **state)
 		assert_true(slo.ttft_median_ns[t] >= step_ns &&
 			    slo.ttft_median_ns[t] < step_ns * 5 / 4);
 	}
-	/* A prompt of more tokens than a step may have takes two. */
+	/* A prompt with more tokens than a step may have takes two steps. */
 	case_fill(&c, 2, 5, 2047, 1);
 	o.batched_tokens = 1024;
 	assert_int_equal(mm_wl_slo_alone(&o, &s, &device, &c, 3, &slo), 0);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Histogram, Student's quantiles, paired ratios, and the numbers of a run, against hand-computed
- * ones.
- */
+/* Histogram, Student's quantiles, paired ratios, and the numbers of a run, against known values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +29,7 @@ static void test_buckets(void **state)
 	(void)state;
 	for (uint64_t v = 0; v < 128; v++)
 		assert_int_equal(mm_histogram_bucket(v), v);
-	/* never back, never a bucket left out */
+	/* Buckets increase by at most one, and never decrease. */
 	for (uint64_t v = 1; v < 1 << 16; v++) {
 		uint32_t b = mm_histogram_bucket(v);
 
@@ -72,7 +69,7 @@ static void test_percentiles(void **state)
 
 /* ---- Student ---- */
 
-/* From tables. */
+/* The expected quantiles are from tables. */
 static void test_quantiles(void **state)
 {
 	(void)state;
@@ -88,7 +85,7 @@ static void test_quantiles(void **state)
 
 static void test_ratio(void **state)
 {
-	/* logs of the ratios: ln 2, ln 2, ln 8 = (1, 1, 3) ln 2; mean 5/3, deviation 2/sqrt 3 */
+	/* Logarithms of the ratios are (1, 1, 3) ln 2, with mean 5/3 and deviation 2/sqrt 3. */
 	const double a[] = { 2, 20, 8 }, b[] = { 1, 10, 1 };
 	const double half = 4.30265 * (2 / sqrt(3)) / sqrt(3) * log(2);
 	struct mm_ratio r = mm_ratio_of(a, b, 3, 0.95);
@@ -103,10 +100,10 @@ static void test_ratio(void **state)
 		    r.high == r.ratio);
 	r = mm_ratio_of(a, a, 3, 0.95);
 	assert_true(r.ratio == 1 && r.low == 1 && r.high == 1);
-	/* what is 0 says nothing about a ratio */
+	/* A pair with a = 0 has no ratio, ... */
 	r = mm_ratio_of((double[]){ 0, 3 }, (double[]){ 1, 1 }, 2, 0.95);
 	assert_true(r.n == 1 && is_near(r.ratio, 3, 1e-12));
-	/* but the one who has it has lost */
+	/* ... but it is counted as lost. */
 	assert_true(r.lost == 1 && r.low == 0);
 	r = mm_ratio_of((double[]){ 1, 3 }, (double[]){ 0, 1 }, 2, 0.95);
 	assert_true(r.n == 1 && !r.lost && is_near(r.low, 3, 1e-12));
@@ -133,7 +130,7 @@ static const struct mm_wl_case two = {
 
 #define MS UINT64_C(1000000)
 
-/* Of two tenants; the last request of the second gets no token at all. */
+/* Records tokens of two tenants; the last request of the second one gets none. */
 static void request_serve(struct mm_wl_record *r)
 {
 	assert_int_equal(mm_wl_record_init(r, &two, 2), 0);
@@ -171,9 +168,7 @@ static void test_measure(void **state)
 	assert_true(is_near(m.tbt_p50_s, 0.3, 0.004) && is_near(m.tbt_p99_s, 2.5, 0.004));
 	assert_true(is_near(m.tbt_mean_s, 2.9 / 3, 1e-9));
 	assert_true(is_near(m.tpot_p50_s, 0.2, 1e-9) && is_near(m.tpot_p99_s, 2.5, 1e-9));
-	/*
-	 * Limits: 0.75 and 0.2 s of the first, 1.0 and 5 s of the second: all three just meet them.
-	 */
+	/* Limits are 0.75 and 0.2 s for the first tenant, 1.0 and 5 s for the second; all are met. */
 	assert_int_equal(m.good, 3);
 	assert_true(is_near(m.goodput_tok_s, 1.5, 1e-9) && is_near(m.goodput_req_s, 0.75, 1e-9));
 	slo.tpot_median_ns[0] = 40 * MS - 1;
@@ -183,10 +178,10 @@ static void test_measure(void **state)
 	assert_int_equal(mm_wl_measure(&one, 1, MM_WL_ALL, &slo, &m), 0);
 	assert_int_equal(m.good, 1);
 	assert_true(is_near(m.goodput_tok_s, 0.25, 1e-9));
-	/* of one tenant: the time is the run's */
+	/* One tenant's numbers have the time of the whole run. */
 	assert_int_equal(mm_wl_measure(&one, 1, 0, NULL, &m), 0);
 	assert_true(m.requests == 2 && m.good == 0 && is_near(m.throughput_tok_s, 1, 1e-9));
-	/* twice the same: the same rates */
+	/* Two equal runs together have the same rates. */
 	assert_int_equal(mm_wl_measure(both, 2, MM_WL_ALL, &slo, &m), 0);
 	assert_true(m.requests == 8 && is_near(m.seconds, 8, 1e-9) &&
 		    is_near(m.throughput_tok_s, 1.5, 1e-9) && is_near(m.ttft_p50_s, 0.2, 1e-9));

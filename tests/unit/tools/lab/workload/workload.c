@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command line, shapes, sizes, windows and lengths of what mmbench and mmsim run. */
+/* Command line, shapes, sizes, windows and lengths of the cases of mmbench and mmsim. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,9 +23,9 @@
 #define WORDS_MAX 24
 
 static const char any[] = "/tmp/mm-workload-XXXXXX";
-static char path[sizeof(any)]; /* empty: there is none */
+static char path[sizeof(any)]; /* empty: there is no such file */
 
-/* A file with @text, the same for each call. */
+/* Writes @text into a file, which is the same one in each call. */
 static const char *write_file(const char *text)
 {
 	FILE *file;
@@ -208,9 +208,7 @@ static void test_bad_flags(void **state)
 
 /* ---- shapes and sizes ---- */
 
-/*
- * As published: bytes per layer with norms and biases, of all weights, and of a token's KV; fp16.
- */
+/* Sizes are the published ones, in fp16: a layer with norms and biases, all weights, a token's KV. */
 static void test_shapes(void **state)
 {
 	static const struct {
@@ -232,7 +230,7 @@ static void test_shapes(void **state)
 		assert_int_equal(mm_arch_kv_token_bytes(&s->arch, 2), known[i].kv);
 	}
 	assert_null(mm_shape_at(MM_ARRAY_SIZE(known)));
-	/* OPT-6.7B: 4 * 4096 * 4096 + 2 * 4096 * 16384 elements */
+	/* A layer of OPT-6.7B has 4 * 4096 * 4096 + 2 * 4096 * 16384 elements. */
 	assert_int_equal(mm_arch_layer_bytes(&mm_shape_find("opt-6.7b")->arch, 2), 402653184);
 	assert_int_equal(mm_arch_resident_bytes(&mm_shape_find("opt-6.7b")->arch, 2),
 			 13316947968 - 32 * UINT64_C(402653184));
@@ -247,7 +245,7 @@ static void test_sizes(void **state)
 	(void)state;
 	assert_int_equal(opts_parse("--combo C2", &o), 0);
 	assert_int_equal(mm_wl_sizes(&o, 96 * GIB, &s, why, sizeof(why)), 0);
-	/* The smaller of the two still holds its longest request: 2,048 tokens of 512 KiB. */
+	/* The smaller share still holds the longest request: 2,048 tokens of 512 KiB. */
 	assert_true(s.tenant[1].kv_share_bytes >= GIB && s.tenant[1].kv_share_bytes < 2 * GIB);
 	for (uint32_t t = 0; t < 2; t++) {
 		const struct mm_wl_tenant_sizes *x = &s.tenant[t];
@@ -267,12 +265,12 @@ static void test_sizes(void **state)
 	assert_int_equal(s.pool_bytes,
 			 (s.tenant[0].weight_pages + s.tenant[1].weight_pages) * o.page_bytes +
 				 s.tenant[0].kv_share_bytes + s.tenant[1].kv_share_bytes);
-	/* --pool: shares of it, whatever the device has */
+	/* With --pool the shares are parts of the pool, not of the device. */
 	assert_int_equal(opts_parse("--combo C2 --pool 96G --sharing mig", &o), 0);
 	assert_int_equal(mm_wl_sizes(&o, 141 * GIB, &s, why, sizeof(why)), 0);
 	assert_int_equal(s.device_bytes, 96 * GIB);
 	assert_true(fabs(s.tenant[0].fraction - 65.0 / 80) < 1e-12);
-	/* 80 GiB do not hold it */
+	/* 80 GiB are not enough. */
 	assert_int_equal(mm_wl_sizes(&o, 80 * GIB, &s, why, sizeof(why)), 0);
 	o.pool_bytes = 80 * GIB;
 	assert_int_equal(mm_wl_sizes(&o, 141 * GIB, &s, why, sizeof(why)), -ENOSPC);
@@ -280,8 +278,8 @@ static void test_sizes(void **state)
 }
 
 /*
- * OPT-6.7B by hand: 2048 * (2 * 4096 + 16384) * 2 + 256 * 50272 * 6; and 4 MiB for each of 32
- * layers
+ * The overhead of OPT-6.7B, by hand: 2048 * (2 * 4096 + 16384) * 2 + 256 * 50272 * 6, and 4 MiB for
+ * each of 32 layers.
  */
 static void test_overhead(void **state)
 {
@@ -364,7 +362,7 @@ static void test_mixes(void **state)
 	assert_int_equal(filtered, 0);
 	mean_of("alpaca", 2048, &prompt, &output, &filtered);
 	assert_true(fabs(prompt - 21) < 0.5 && fabs(output - 65.5) < 2);
-	/* The caps take from the prompt most: its mean is below the 1,660 of what is drawn. */
+	/* The caps shorten mostly prompts, whose mean is below the 1,660 of the draws. */
 	mean_of("sharegpt", 4096, &prompt, &output, &filtered);
 	assert_true(prompt > 1000 && prompt < 1660 && output > 330 && output < 373);
 	assert_int_equal(filtered, 0);
@@ -376,7 +374,7 @@ static void test_mixes(void **state)
 
 #define TRACE_N 400
 
-/* Bursts of four, 0.1 s apart, every 10 s. */
+/* Writes a trace of bursts of four rows, 0.1 s apart, every 10 s. */
 static void write_trace(void)
 {
 	static char text[TRACE_N * 24 + 64];
@@ -417,14 +415,14 @@ static void test_windows(void **state)
 		assert_int_equal(s->n, t ? 40 : 20);
 		assert_int_equal(s->rows, s->n);
 		assert_int_equal(s->wraps, 0);
-		/* from a burst's first row on, at equal distances */
+		/* Windows begin with the first row of a burst, at equal distances. */
 		assert_int_equal(s->first_row % 4, 0);
 		assert_int_equal(s->first_row, t * TRACE_N / 2);
 		for (uint32_t i = 0; i < s->n; i++) {
 			assert_int_equal(s->request[i].prompt_tokens, s->first_row + i + 1);
 			assert_true(s->request[i].arrival_ns < 20 * MM_NS_PER_S);
 		}
-		/* Bursts stay bursts: three of four gaps are as short as the scale makes them. */
+		/* Bursts stay bursts: three of four gaps are short, after scaling. */
 		for (uint32_t i = 1; i < s->n; i++) {
 			double gap =
 				(double)(s->request[i].arrival_ns - s->request[i - 1].arrival_ns) /
@@ -432,7 +430,7 @@ static void test_windows(void **state)
 
 			assert_true(fabs(gap - (i % 4 ? 0.1 : 9.7) * 20 / s->trace_s) < 1e-6);
 		}
-		/* n rows and the gaps before and behind them: n / 4 bursts, 10 s each */
+		/* The window has n / 4 bursts of 10 s each, and parts of the gaps around them. */
 		assert_true(s->trace_s > 10.0 * (s->n / 4 - 1) &&
 			    s->trace_s < 10.0 * (s->n / 4 + 1));
 	}
@@ -477,7 +475,7 @@ static void test_windows_filter(void **state)
 	mm_wl_case_done(&c);
 }
 
-/* The same line gives the same case; another window, seed or tenant another one. */
+/* A line always gives the same case; another window, seed or tenant gives another one. */
 static void test_synthetic(void **state)
 {
 	struct mm_wl_opts o;
@@ -501,7 +499,7 @@ static void test_synthetic(void **state)
 	}
 	assert_memory_not_equal(a.stream[0].request, a.stream[1].request,
 				900 * sizeof(*a.stream[0].request));
-	/* far burstier than Poisson, whose coefficient of variation is 1 */
+	/* Arrivals are burstier than Poisson's, whose coefficient of variation is 1. */
 	gap_mean = (double)(s->request[899].arrival_ns - s->request[0].arrival_ns) / 899;
 	for (uint32_t i = 1; i < s->n; i++)
 		squares += pow((double)(s->request[i].arrival_ns - s->request[i - 1].arrival_ns) -
@@ -537,7 +535,7 @@ static void test_bad_sources(void **state)
 	assert_int_equal(mm_wl_source_open(&o, &source, why, sizeof(why)), -ENOENT);
 }
 
-/* What the case can ever need at once fits, so nobody is ever preempted. */
+/* All KV that the case can need at once fits, so no request is preempted. */
 static void test_unlimited(void **state)
 {
 	struct mm_wl_sizes sizes, unlimited;
@@ -556,9 +554,7 @@ static void test_unlimited(void **state)
 		for (uint32_t i = 0; i < c.stream[t].n; i++)
 			all += c.stream[t].request[i].prompt_tokens +
 			       c.stream[t].request[i].output_tokens;
-		/*
-		 * a quarter of the requests at once: more than their part on average, less than all
-		 */
+		/* A quarter of the requests at once need more than a quarter of the sum, but not all. */
 		assert_true(unlimited.tenant[t].kv_share_bytes >
 			    all / 4 * sizes.tenant[t].kv_token_bytes);
 		assert_true(unlimited.tenant[t].kv_share_bytes <
