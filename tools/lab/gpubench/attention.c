@@ -69,7 +69,7 @@ static uint32_t tokens_total(const struct attention *a)
 
 /* ---- what a launch reads ---- */
 
-/* Writes the words: tables of all sets; then, for each token, its table's index and its position. */
+/* Writes the words: tables of all sets; then, for each token, its table's index and position. */
 static int attention_make_words(struct attention *a)
 {
 	const uint32_t n_tables = a->sets * a->batch * a->stride, n = tokens_total(a);

@@ -173,7 +173,7 @@ static int graphs_compare(struct overhead *o, const char *graphs)
 	for (uint32_t i = 0; !r && i < o->bench->sizes.serve_repeat; i++) {
 		mm_gpu_progress(o->bench, "graphs %s, pair %u of %u", graphs, i + 1,
 				o->bench->sizes.serve_repeat);
-		/* The order alternates, so that each way is second equally often: caches are warm. */
+		/* The order alternates, as the second run finds warm caches. */
 		r = way_run(o, i % 2, graphs, &f);
 		if (!r)
 			r = way_run(o, !(i % 2), graphs, &f);

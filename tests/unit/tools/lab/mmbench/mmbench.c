@@ -77,7 +77,7 @@ static void test_bad_traces(void **state)
 	}
 }
 
-/* Of rows 0 1 2 3, tenant 0 gets 0 1 and tenant 1 gets 2 3, each counted from second 0. */
+/* Tenant 0 gets rows 0 1 and tenant 1 gets rows 2 3, each counted from second 0. */
 static void test_windows(void **state)
 {
 	struct mm_trace trace;

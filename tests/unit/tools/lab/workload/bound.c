@@ -81,7 +81,7 @@ static void test_compute(void **state)
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);
 	assert_true(fabs(bound.busy_s - seconds) < 1e-5 * seconds);
 	assert_true(fabs(bound.throughput_tok_s - 1024 / seconds) < 1e-4 * 1024 / seconds);
-	/* Two models on one device take twice the time, and so do two with half of a device each. */
+	/* Two models on one device take twice the time, as on half of a device each. */
 	opts_make(2, MM_WL_SPATIAL, &o, &s);
 	case_fill(&c, 2, 512, 1, 2);
 	mm_wl_bound(&o, &s, &device, &c, true, &bound);

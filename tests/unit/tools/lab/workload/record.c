@@ -168,7 +168,7 @@ static void test_measure(void **state)
 	assert_true(is_near(m.tbt_p50_s, 0.3, 0.004) && is_near(m.tbt_p99_s, 2.5, 0.004));
 	assert_true(is_near(m.tbt_mean_s, 2.9 / 3, 1e-9));
 	assert_true(is_near(m.tpot_p50_s, 0.2, 1e-9) && is_near(m.tpot_p99_s, 2.5, 1e-9));
-	/* Limits are 0.75 and 0.2 s for the first tenant, 1.0 and 5 s for the second; all are met. */
+	/* Limits: 0.75 and 0.2 s for the first tenant, 1.0 and 5 s for the second; all are met. */
 	assert_int_equal(m.good, 3);
 	assert_true(is_near(m.goodput_tok_s, 1.5, 1e-9) && is_near(m.goodput_req_s, 0.75, 1e-9));
 	slo.tpot_median_ns[0] = 40 * MS - 1;

@@ -208,7 +208,7 @@ static void test_bad_flags(void **state)
 
 /* ---- shapes and sizes ---- */
 
-/* Sizes are the published ones, in fp16: a layer with norms and biases, all weights, a token's KV. */
+/* Published sizes in fp16: a layer with norms and biases, all weights, a token's KV. */
 static void test_shapes(void **state)
 {
 	static const struct {
@@ -554,7 +554,7 @@ static void test_unlimited(void **state)
 		for (uint32_t i = 0; i < c.stream[t].n; i++)
 			all += c.stream[t].request[i].prompt_tokens +
 			       c.stream[t].request[i].output_tokens;
-		/* A quarter of the requests at once need more than a quarter of the sum, but not all. */
+		/* A quarter of the requests needs more than a quarter of the sum, but not all. */
 		assert_true(unlimited.tenant[t].kv_share_bytes >
 			    all / 4 * sizes.tenant[t].kv_token_bytes);
 		assert_true(unlimited.tenant[t].kv_share_bytes <
