@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tools/gpu-suite is made of. Python's standard library only."""
+"""The modules of tools/gpu-suite, which need only Python's standard library."""

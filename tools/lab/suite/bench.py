@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part bench: `mmbench gpu`, one part after the other, so that an end costs one of them."""
+"""The part bench: `mmbench gpu`, one part per process, so that a crash costs only one of them."""
 
 import contextlib
 import json
@@ -35,7 +35,7 @@ def run_one(suite, part, seconds):
         "--patience",
         patience,
     ]
-    # mmbench ends a part that has no end, unless that sits in the driver.
+    # mmbench ends a part that takes too long, unless it hangs in the driver.
     quick = ["--quick", "--repeat", "2"] if suite.args.quick else []
     done = suite.run(f"bench-{part}", argv + quick, limit=patience + 60)
     got = done.json() or {}
@@ -57,7 +57,7 @@ def run(suite, record):
         raise Failure("mmbench gpu --list names no part")
     record["asked"] = parts
     done = record.setdefault("parts", {})
-    # What did not work once is tried again when all others have had their turn.
+    # A part that failed is tried again after all others.
     for part in sorted(parts, key=lambda part: part in done):
         if part in done and done[part]["outcome"] in ("done", "absent"):
             continue

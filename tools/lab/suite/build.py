@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part build: packages if that is wanted, CMake, and what came of it."""
+"""The part build: installs packages if --deps asks for it, builds with CMake, reports the result."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def install(suite):
 
 def configure(suite):
     argv = ["cmake", "-S", TOP, "-B", suite.build, "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DMM_TESTS=ON"]
-    # Only where the build cannot know: what is said here stays in its cache.
+    # Set only if CMake cannot find it out, because the value stays in its cache.
     if not tool(suite, "git") or not (TOP / ".git").exists():
         argv.append(f"-DMM_COMMIT={suite.state['commit']}")
     if not os.path.exists("/usr/bin/python3"):
@@ -51,7 +51,7 @@ def version_of(suite, name, places=()):
 
 
 def machine_code(suite):
-    """What cuobjdump finds in the fat binaries: "sm_80", "sm_90", …; None without it."""
+    """Architectures in the fat binaries, by cuobjdump: "sm_80", "sm_90", …; None without it."""
     path = tool(suite, "cuobjdump", NVCC_PLACES)
     found = {}
     for name in FATBINS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part conformance: every program of ctest's label, by itself, and what differs from the software GPU."""
+"""The part conformance: runs every program of ctest's label, and compares with the software GPU."""
 
 import contextlib
 import json
@@ -10,19 +10,19 @@ from suite.work import Failure, OutOfTime
 
 QUICK = ("conformance/api", "conformance/memory", "conformance/misuse")
 LIMIT_S = 900
-# Of what time is left one program may take that part, but so much in any case.
+# One program may take this part of the time that is left, but at least this many seconds.
 SHARE, SHARE_S = 4, 75
 IDENTITY_S = 100  # are kept for token identity where it comes next
-# What everything else stands on comes first; what makes faults on purpose last, should the device not get over them.
+# Basic programs come first. Those that cause faults come last, as the device may not recover.
 FIRST = tuple(f"conformance/{name}" for name in ("api", "memory", "hostmem", "share", "stream", "busy", "wait", "graph"))
 LAST = ("conformance/misuse", "conformance/fault")
-# Facts that name the device, not what it does.
+# Facts that identify the device, and so always differ.
 IDENTITY = ("device.", "machine.", "cublas.version")
 
 
 @contextlib.contextmanager
 def ctest_folder(build):
-    """Of its own: ctest writes down what ran where it is, and in the build folder a ctest around us may be at that."""
+    """Makes a folder for ctest's logs; in the build folder an outer ctest may write its own."""
     with tempfile.TemporaryDirectory(prefix="gpu-suite-ctest.") as folder:
         (pathlib.Path(folder) / "CTestTestfile.cmake").write_text(f'subdirs("{build}")\n')
         yield folder
@@ -42,7 +42,7 @@ def programs(suite):
 
 
 def read_facts(path):
-    """(outcomes by test, facts by name) of a file of JSON lines; a line that broke off is left out."""
+    """Returns (outcomes by test, facts by name) from a file of JSON lines, without incomplete lines."""
     tests, facts = [], {}
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -62,7 +62,7 @@ def kept(suite):
 
 
 def run_one(suite, name, driver):
-    """One program of ctest on one driver."""
+    """Runs one program of ctest on one driver."""
     stem = f"{driver}-{name.replace('/', '-')}"
     facts = suite.logs / f"{stem}.facts.json"
     facts.unlink(missing_ok=True)
@@ -86,7 +86,7 @@ def run_one(suite, name, driver):
 
 
 def differs(here, there):
-    """Whether two drivers answer a question differently; how long something took is no answer."""
+    """Returns whether two drivers answer a question differently; durations are not compared."""
     if isinstance(here["value"], str) or isinstance(there["value"], str):
         return here["value"] != there["value"]
     if here["unit"] or here["value"] is None or there["value"] is None:
@@ -95,7 +95,7 @@ def differs(here, there):
 
 
 def compare(record):
-    """Facts whose answer is another one than the software GPU's."""
+    """Returns the facts whose answer differs from the software GPU's."""
     rows = []
     for name, result in record["programs"].items():
         there = record["software"].get(name, {"facts": {}})["facts"]
@@ -108,7 +108,7 @@ def compare(record):
 
 
 def beside(suite):
-    """The same programs on the software GPU, when the device has nothing more to do: what differs."""
+    """Runs the same programs on the software GPU, after the device's, and returns the differences."""
     record = suite.state["parts"]["conformance"]
     record.setdefault("software", {})
     for name in record.get("programs", {}) if not suite.software else []:
@@ -129,7 +129,7 @@ def run(suite, record):
     record.setdefault("software", {})
     late = [name for name in names if record["programs"].get(name, {}).get("outcome") == "took too long"]
     try:
-        # What took too long once is tried again when all others have had their turn.
+        # A program that took too long is tried again after all others.
         for name in [name for name in names if name not in record["programs"]] + late:
             suite.need(10 + kept(suite))
             record["programs"][name] = run_one(suite, name, suite.args.driver)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries that the system lacks, from a folder: how it is made on a Debian, how a build uses it."""
+"""A folder with libraries that the system lacks: how it is made on Debian, and how a build uses it."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-# What to build with and what to run with; of each only what the build needs.
+# Packages to build with and to run with; only the files that the build needs are kept.
 PACKAGES = (
     "liburing-dev",
     "liburing2",
@@ -32,7 +32,7 @@ MOST_BYTES = 60 << 20
 
 
 def library_folders(folder):
-    """Where it has shared libraries."""
+    """Returns the folders with shared libraries."""
     top = pathlib.Path(folder).resolve()
     found = sorted({path.parent for path in top.rglob("*.so*") if path.is_file()})
     return [path for path in found if TRIPLET in path.parts]
@@ -43,7 +43,7 @@ def environment(folder):
     pc = sorted({str(path.parent) for path in top.rglob("*.pc")})
     libraries = [str(path) for path in library_folders(folder)]
     tools = top / "usr/bin"
-    # The .pc files say /usr: that is this folder. The system's own are not looked for: one place for all.
+    # The prefix /usr in .pc files means this folder. The system's own .pc files are not used.
     env = {
         "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1",
         "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1",
@@ -57,7 +57,7 @@ def environment(folder):
 
 
 def cmake(folder):
-    """Arguments of CMake that find it, at build time and when programs run."""
+    """Returns arguments of CMake with which builds and programs find the folder."""
     top = pathlib.Path(folder).resolve()
     libraries = [str(path) for path in library_folders(folder)]
     include = [str(path) for path in (top / "usr/include", top / f"usr/include/{TRIPLET}") if path.is_dir()]
@@ -74,7 +74,7 @@ def cmake(folder):
 
 
 def wanted(path):
-    """Headers, shared libraries, what pkg-config reads, its program; nothing to read."""
+    """Returns whether to keep a file: headers, shared libraries, pkg-config and its files."""
     name = path.name
     if "lapack" in name or name.startswith("libblas"):
         return False
@@ -97,7 +97,7 @@ def unpack(packages, folder):
 
 
 def mend_links(folder):
-    """What links to the system by an absolute path, or by Debian's alternatives, is linked within the folder."""
+    """Relinks absolute links, and those to Debian's alternatives, to files within the folder."""
     for path in folder.rglob("*"):
         if not path.is_symlink() or path.exists():
             continue
@@ -109,7 +109,7 @@ def mend_links(folder):
 
 
 def fetch(where):
-    """Return: the exit status."""
+    """Makes the folder. Return: the exit status."""
     folder = pathlib.Path(where).resolve()
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         print("gpu-suite: --fetch-deps works on Debian (apt-get, dpkg-deb)", file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part identity: every token is the same, whatever the policy, with layers cycling, with graphs and without."""
+"""The part identity: tokens are the same under all policies, with cycling layers, with graphs."""
 
 import contextlib
 import itertools
@@ -17,10 +17,10 @@ from functools import partial
 from suite.work import Failure
 
 POLICIES = ("recompute", "elastic", "remap", "swap")
-WAIT_S = {"cuda": 60, "software": 180}  # small models: a device has them at once, or hangs
+WAIT_S = {"cuda": 60, "software": 180}  # small models load at once, unless the device hangs
 SERVE_S = {"cuda": 150, "software": 600}
 LAYERS, STORIES_LAYERS = 12, 5
-# Sizes of a page and of what is short of it: the driver's granularity says what a layer takes at least.
+# Sizes of pages and of memory that is short; a layer takes at least the driver's granularity.
 SIZES = {
     "cuda": {"page": "2M", "pool": "96M", "trained_pool": "28M", "engine_pool": "256M"},
     "software": {"page": "64K", "pool": "48M", "trained_pool": "4M", "engine_pool": "64M"},
@@ -65,7 +65,7 @@ def random_model(suite, folder, seed):
 
 
 def trained_model(suite, folder):
-    """(model, the ids that an independent implementation computed); None without the data."""
+    """Returns (model, the ids that an independent implementation computed); None without the data."""
     data = os.environ.get("MM_TEST_DATA")
     if not data or not (pathlib.Path(data) / "stories260K.bin").exists():
         return None
@@ -172,7 +172,7 @@ def software_env(suite, folder):
         "MM_SOFTGPU_DIR": str(folder / "gpu"),
         "MM_SOFTGPU_MEMORY": str(1 << 30),
         "MM_SOFTGPU_GRANULARITY": "4096",
-        # Whatever cuBLAS is installed wants a GPU.
+        # Any cuBLAS that is installed would need a GPU.
         "MM_CUBLAS_LIB": str(suite.build / "lib/libmm-softblas.so"),
     }
 
@@ -203,7 +203,7 @@ def plain(suite, folder, name, model, requests, extra):
 
 
 def read_line(process, want, seconds):
-    """The next line of its stdout must be this one; whoever called ends the process when it is not."""
+    """Checks that the next line of its stdout is this one; otherwise the caller ends the process."""
     deadline, text = time.monotonic() + seconds, b""
     while not text.endswith(b"\n"):
         if not select.select([process.stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
@@ -217,7 +217,7 @@ def read_line(process, want, seconds):
 
 
 def cycling(suite, folder, name, model, requests, plan, extra):
-    """The engine under mmd, with layers away all the time: its tokens and its summary."""
+    """Runs the engine under mmd with layers away all the time. Returns its tokens and summary."""
     daemon = Daemon(suite, folder, name)
     out, engine = folder / f"{name}.jsonl", None
     try:
@@ -271,7 +271,7 @@ def cycling(suite, folder, name, model, requests, plan, extra):
 
 
 def serve_case(suite, name, models, pool):
-    """The same requests under every policy, with memory short; mmbench compares the tokens."""
+    """Serves the same requests under every policy with little memory; mmbench compares the tokens."""
     size = SIZES[suite.args.driver]
     argv = [
         suite.program("mmbench"),
@@ -307,7 +307,7 @@ def serve_case(suite, name, models, pool):
 
 
 class Once:
-    """What several cases need: made when the first asks for it; where that fails, each of them does."""
+    """A value that several cases need, made for the first one; if that fails, each case fails."""
 
     def __init__(self, make):
         self.make, self.got, self.error = make, None, None
@@ -340,8 +340,8 @@ def elsewhere(reference, want):
 
 
 def engine_cases(suite, folder, name, model, requests, plan, want=None):
-    """Yields (case, what makes its result): alone and under mmd, graphs off and on, by either products."""
-    # What the driver's kind picks, and the other.
+    """Yields (case, function of its result): alone and under mmd, graphs off and on, both products."""
+    # The products that suit the driver, then the others.
     other = "cublas" if suite.software else "kernel"
     for gemm in [[]] if suite.args.quick else [[], ["--gemm", other]]:
         stem = f"{name}{'-' + other if gemm else ''}"
@@ -387,7 +387,7 @@ def cases(suite, folder):
 
 
 def run_case(suite, record, name, make):
-    """One that fails is no reason not to ask for the next."""
+    """Runs a case. A failure is recorded, and does not stop the next case."""
     try:
         result = make()
         suite.say(f"identity: {name}: {result['differ']} of {result['tokens']} differ")
@@ -401,7 +401,7 @@ def run_case(suite, record, name, make):
 def run(suite, record):
     record["cases"] = []
     record["trained_model"] = bool(os.environ.get("MM_TEST_DATA"))
-    # Sockets' paths are short.
+    # The paths of sockets must be short.
     with tempfile.TemporaryDirectory(prefix="mmgs.", dir="/tmp") as folder:
         for name, make in cases(suite, pathlib.Path(folder)):
             suite.need(30)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/gpu-suite: arguments, the GPU that is there, one part after the other."""
+"""tools/gpu-suite: reads arguments, looks at the GPU, and runs one part after the other."""
 
 import argparse
 import contextlib
@@ -113,7 +113,7 @@ def arguments(text):
 
 
 def environment(args):
-    """What every program gets. Of our own variables none but what is said here."""
+    """Returns the environment of all programs, with no other MM_ variables than those set here."""
     env = {
         key: value
         for key, value in os.environ.items()
@@ -139,7 +139,7 @@ def commit(args):
 
 
 def raise_limits():
-    """A page of mmd's pool is an open file: as many as root may have."""
+    """Raises the limit of open files as far as root may, because each page of mmd's pool is one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for most in (max(hard, FILES), hard):
         with contextlib.suppress(ValueError, OSError):
@@ -162,7 +162,7 @@ def machine():
 
 
 def look(args, env):
-    """The device, or ends with the one sentence why there is none."""
+    """Returns the device, or exits with one sentence why there is none."""
     if args.driver == "software":
         return {"name": "mmd software GPU", "software": True}
     path = probe.find_driver()
@@ -181,7 +181,7 @@ def look(args, env):
 
 
 def begin(suite, device):
-    """A new state, or the one that is there."""
+    """Returns a new state, or the existing one."""
     args, path = suite.args, suite.out / "gpu-suite.json"
     line = shlex.join(["tools/gpu-suite", *sys.argv[1:]])
     state = {
@@ -220,7 +220,7 @@ def usage(text):
 
 
 def run_part(suite, part):
-    """The record of a part says how it went, whatever happens."""
+    """Runs a part; its record states the outcome, also after an error."""
     old = suite.state["parts"][part]
     record = old if suite.args.resume and old["outcome"] != "not run" else {}
     record.update(outcome="running", why="", date=now(), commit=suite.state["commit"])
@@ -238,7 +238,7 @@ def run_part(suite, part):
     except (Interrupted, KeyboardInterrupt):
         record.update(outcome="interrupted", why="a signal ended the suite")
         raise
-    except Exception as error:  # whatever it is, the other parts run
+    except Exception as error:  # the other parts run after any error
         record.update(outcome="failed", why=f"{type(error).__name__}: {error}")
     finally:
         record["seconds"] = round(before + time.monotonic() - begun, 1)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPU and libraries there are, asked of the driver itself.
+"""Finds out from the driver which GPU and libraries there are.
 
-Run as a program, in a process of its own (a driver may hang, and stays in whoever loads it):
+It runs as a program of its own, because a driver may hang, and stays in the process that loads it:
     probe.py driver LIBRARY    or    probe.py cublas LIBRARY
-prints one JSON object, with "error" where the answer is no.
+prints one JSON object, with "error" on failure.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def cublas(path):
 
 
 def ask(what, path, env):
-    """The answer of a process of its own; {"error": …} if there is none."""
+    """Returns the answer of a process of its own; {"error": …} if there is none."""
     try:
         done = subprocess.run(
             [sys.executable, __file__, what, path],
@@ -84,7 +84,7 @@ def ask(what, path, env):
 
 
 def find_driver():
-    """libcuda.so.1 as the loader finds it, else where containers put it."""
+    """Returns libcuda.so.1 as the loader finds it, else its path in containers."""
     try:
         ctypes.CDLL("libcuda.so.1")
         return "libcuda.so.1"
@@ -99,7 +99,7 @@ def nodes():
 
 
 def keep_open():
-    """Descriptors that keep the GPUs initialised: without a persistence daemon each process starts them anew."""
+    """Opens the GPUs so that they stay initialised; else each process would initialise them anew."""
     found = []
     for path in nodes():
         with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ def keep_open():
 
 
 def no_gpu(found):
-    """One sentence: what is missing."""
+    """Returns one sentence that names what is missing."""
     if nodes():
         seen = f"{', '.join(nodes())} {'is' if len(nodes()) == 1 else 'are'} here"
     else:
@@ -119,7 +119,7 @@ def no_gpu(found):
 
 
 def find_cublas():
-    """The library's path, or None: of the loader, a toolkit, or a Python package."""
+    """Returns the library's path from the loader, a toolkit or a Python package, or None."""
     for name in ("libcublas.so.13", "libcublas.so.12"):
         try:
             ctypes.CDLL(name)
@@ -140,12 +140,12 @@ def find_cublas():
 
 
 def settings():
-    """What must be the same when we leave; empty without nvidia-smi."""
+    """Returns settings that the suite must not change; empty without nvidia-smi."""
     keys = (
         "name,driver_version,persistence_mode,compute_mode,mig.mode.current,power.limit,clocks.applications.graphics,"
         "ecc.mode.current,pcie.link.gen.max,pcie.link.width.max,memory.used"
     )
-    # A newer nvidia-smi may have dropped one of them, and then answers none.
+    # If nvidia-smi does not know one of the fields, it fails for all of them.
     found = query(keys)
     if found is None:
         return {}
@@ -153,7 +153,7 @@ def settings():
 
 
 def query(keys):
-    """{} where it refuses; None where there is no answer to be had."""
+    """Asks nvidia-smi. Returns {} if it refuses; None if it does not answer."""
     try:
         done = subprocess.run(
             ["nvidia-smi", f"--query-gpu={keys}", "--format=csv,noheader"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu-suite.md from gpu-suite.json's state."""
+"""Makes gpu-suite.md from the state in gpu-suite.json."""
 
 from suite import rows as document
 from suite.work import PARTS
@@ -18,7 +18,7 @@ def table(head, rows):
 
 
 def raw_table(head, lines):
-    """Of cells that are Markdown already."""
+    """Makes a table of cells that are Markdown already."""
     return (
         "\n".join(
             [
@@ -234,7 +234,7 @@ def bench(part):
 
 
 def goals(part):
-    """One line for each goal: the worst case of it."""
+    """Returns one line for each goal, with its worst case."""
     worst = {}
     for name in part.get("asked", []):
         for row in part["parts"].get(name, {}).get("rows", []):
@@ -268,7 +268,7 @@ def goals(part):
 
 
 def verdict(policies):
-    """What remapping brought, in words."""
+    """Returns sentences about the gain of remapping."""
     base, remap = policies.get("recompute"), policies.get("remap")
     if not base or not remap:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of Documentation/results/gpu.md with their column "hardware" filled, to be pasted there."""
+"""Fills the column "hardware" of the tables of Documentation/results/gpu.md, to be pasted there."""
 
 import re
 
@@ -14,7 +14,7 @@ def cells(line):
 
 
 def tables(text):
-    """(title, head, rows) of each whose last column is the hardware's."""
+    """Returns (title, head, rows) of each table whose last column is "hardware"."""
     title, lines = "", text.splitlines()
     for i, line in enumerate(lines):
         if line.startswith("#"):
@@ -30,7 +30,7 @@ def tables(text):
 
 
 def outcomes(part):
-    """{(program, test): (outcome, reason)}, and the facts by name."""
+    """Returns {(program, test): (outcome, reason)}, and the facts by name."""
     tests, facts = {}, {}
     for program in part.get("programs", {}).values():
         for test in program["tests"]:
@@ -41,7 +41,7 @@ def outcomes(part):
 
 
 def tests_of(title, row, known):
-    """The tests that a row names: `memory/test_x`, a `test_x` of the section's own program, or a program's name."""
+    """Returns a row's tests: `memory/test_x`, `test_x` of the section's program, or a program."""
     own = re.findall(r"([a-z_]+)\.c", title)
     found = []
     for word in re.findall(r"`([^`]+)`", " | ".join(row[:-1])):
@@ -56,7 +56,7 @@ def tests_of(title, row, known):
 
 
 def told(row, facts):
-    """What the row's own facts are here: those that it names in code, also by a prefix (`scrub.*`)."""
+    """Returns the facts that the row names in code, also by a prefix (`scrub.*`)."""
     names = re.findall(r"`([a-z][\w.]*\.(?:\w+|\*))`", " | ".join(row[:-1]))
     words = []
     for name in names:
@@ -83,7 +83,7 @@ def of_tests(title, row, tests, facts):
 
 
 def of_benchmark(row, part):
-    """Ratios of a figure's cases: the range, and how many reach the goal."""
+    """Returns the range of the ratios of a figure's cases, and how many reach the goal."""
     names = re.findall(r"`(\w+)`", row[0])
     done = part.get("parts", {}).get(names[0]) if names else None
     if not done:
@@ -108,7 +108,7 @@ def of_benchmark(row, part):
 
 
 def fill(state):
-    """[(title, head, rows)]: only tables and rows of which something is known now."""
+    """Returns [(title, head, rows)], with only those tables and rows for which there are results."""
     tests, facts = outcomes(state["parts"]["conformance"])
     found = []
     for title, head, rows in tables(DOCUMENT.read_text()) if DOCUMENT.exists() else []:
@@ -124,6 +124,6 @@ def fill(state):
             if here:
                 filled.append([*row[:-1], re.sub(r"(?<!\\)\|", r"\|", here)])
         if filled:
-            # A rehearsal's are not to be taken for hardware's.
+            # Rows of a rehearsal must not be taken for those of hardware.
             found.append((title, [*head[:-1], "rehearsal"] if state["rehearsal"] else head, filled))
     return found

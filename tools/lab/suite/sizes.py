@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part sizes: models of real size that are short of KV, under each policy in turn.
+"""The part sizes: models of real size with too little KV memory, under each policy.
 
 Weights are random (zeros run faster on real GPUs), the arithmetic is the deterministic one, tokens are
 compared between policies. On the software GPU the same runs with small models of the same shapes.
@@ -21,20 +21,20 @@ from suite.identity import differences, tokens
 from suite.work import Failure, OutOfTime
 
 GIB = 1 << 30
-# In rounds over all combos, what matters most first. "unlimited" is recompute with a pool that nearly everything fits.
+# Each round runs all combos; important ones come first. "unlimited" is recompute with a large pool.
 ROUNDS = (("recompute", "remap"), ("unlimited", "elastic"))
 POLICIES = ROUNDS[0] + ROUNDS[1]
 WINDOW_S, REHEARSAL_WINDOW_S = 30, 1
 PROMPT_MAX, OUTPUT_MAX = 1536, 256
-# Pages of 16 MiB: of 2 MiB there would be tens of thousands, each an open file in mmd.
+# Pages have 16 MiB; with 2 MiB there would be tens of thousands, each an open file in mmd.
 PAGES = {"cuda": "16M", "software": "64K"}
-# Of host memory: a tenant's swap space; and for mmd, the engines, page cache and the system. Of a disk: not to fill it.
-# Of the device: contexts, activations, cuBLAS's workspaces.
+# Host memory: a tenant's swap space; the rest for mmd, engines, page cache and system. Free disk.
+# Device memory for contexts, activations and cuBLAS's workspaces.
 SWAP_BYTES, MEMORY_MARGIN, DISK_MARGIN, DEVICE_MARGIN = 2 * GIB, 8 * GIB, 1 * GIB, 12 * GIB
 REHEARSAL_LAYERS, REHEARSAL_RATE = 6, 40
-READ_BYTES_PER_S = 0.7e9  # of a slow disk
+READ_BYTES_PER_S = 0.7e9  # a slow disk
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-UNLIMITED = 8  # times the KV memory that is short
+UNLIMITED = 8  # factor of the KV memory that is too little
 # For the rate of arrivals only: what a device reads in a second, and how many rows share one reading of
 # the weights (the deterministic products').
 DEVICE_BYTES_PER_S, PRODUCT_ROWS, LOAD = 4e12, 64, 0.7
@@ -53,7 +53,7 @@ class Shape:
     tied: bool
 
     def bytes(self, layers=None):
-        """Of all weights, F16."""
+        """The bytes of all weights, in F16."""
         per_layer = self.hidden * (2 * self.hidden + 2 * 128 * self.kv_heads + (3 if self.gate else 2) * self.ffn)
         rest = self.vocab * self.hidden * (1 if self.tied else 2) + (0 if self.gate else self.positions * self.hidden)
         return 2 * ((layers or self.layers) * per_layer + rest)
@@ -77,7 +77,7 @@ SHAPES = {
 class Combo:
     models: tuple
     what: str
-    kv_bytes: int  # of all tenants together: short of it
+    kv_bytes: int  # of all tenants together, too little for them
 
 
 COMBOS = {
@@ -91,7 +91,7 @@ COMBOS = {
 
 
 def available_bytes():
-    """Of the machine, or of the container that it is."""
+    """Returns the free memory of the machine, or of the container."""
     with open("/proc/meminfo", encoding="ascii") as lines:
         found = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
     for path in CGROUP_LIMITS:
@@ -101,7 +101,7 @@ def available_bytes():
 
 
 def is_memory(folder):
-    """Whether what is written there is host memory."""
+    """Returns whether files in the folder take host memory."""
     best = ("", "")
     with open("/proc/mounts", encoding="utf-8") as lines:
         for line in lines:
@@ -128,8 +128,8 @@ def places(args):
 
 
 def place_all(shapes, found, memory):
-    """Where each model goes: files in memory are read fastest, but mmd keeps a copy of all weights there as well.
-    Layers of the largest model are left out until all fit.
+    """Chooses a place for each model. Files in memory are read fastest, but mmd keeps a copy of all
+    weights there, too. Layers of the largest model are left out until all fit.
 
     Returns ([(shape, layers, place)], numbers) or raises Failure with the numbers.
     """
@@ -165,7 +165,7 @@ def place_all(shapes, found, memory):
 
 
 def make_model(suite, shape, layers, folder, seed):
-    """mkmodel writes it on all cores; on the software GPU a small one of the same proportions."""
+    """Makes a model with mkmodel; for the software GPU a small one of the same proportions."""
     path = folder / f"{shape.name}-{layers}"
     argv = [
         suite.program("mkmodel"),
@@ -190,7 +190,7 @@ def make_model(suite, shape, layers, folder, seed):
 
 
 def weight_bytes(suite, paths, page):
-    """Of all models on the device, in whole pages."""
+    """Returns the bytes of all models on the device, in whole pages."""
     done = suite.run("footprint", [suite.program("mmctl"), "--json", "footprint", *paths, "--page", page])
     got = done.json()
     if not got:
@@ -202,7 +202,7 @@ def weight_bytes(suite, paths, page):
 
 
 def rate_of(shapes):
-    """Requests in a second that keep the device busy for LOAD of the time, by arithmetic."""
+    """Computes the requests/s that keep the device busy for LOAD of the time."""
     cost = sum(shape.bytes() / DEVICE_BYTES_PER_S * (PROMPT_MAX / 2 / PRODUCT_ROWS + 4) for shape in shapes) / len(
         shapes
     )
@@ -210,7 +210,7 @@ def rate_of(shapes):
 
 
 def arrivals(args, n, seed):
-    """(arrival, prompt, output) of n requests in sequence, from the trace where there is one."""
+    """Returns (arrival, prompt, output) of n successive requests, from the trace if there is one."""
     dice = random.Random(seed)
     data = os.environ.get("MM_TEST_DATA")
     path = pathlib.Path(args.trace or (f"{data}/azure_code.csv" if data else "/nonexistent"))
@@ -230,7 +230,7 @@ def arrivals(args, n, seed):
 
 
 def write_trace(suite, path, shapes, seconds):
-    """A window of the trace for each tenant, so many rows in so many seconds."""
+    """Writes a window of the trace for each tenant, with so many rows in so many seconds."""
     scale = 1 if not suite.software else 1 / 16
     rate = rate_of(shapes) / len(shapes) if not suite.software else REHEARSAL_RATE / (4 if suite.args.quick else 1)
     rows, source = [], ""
@@ -298,7 +298,7 @@ def run_policy(suite, combo, policy, case, folder):
         "--mmserve",
         "--kv-dtype f16" + (f" --swap {SWAP_BYTES}" if policy == "remap" and not suite.software else ""),
     ]
-    # Reading weights, serving, and as much again: what takes longer hangs.
+    # Time to read weights and to serve, twice; a run that takes longer hangs.
     limit = None if suite.software else case["weights"] / READ_BYTES_PER_S + 4 * WINDOW_S + 60
     done = suite.run(stem, argv, limit=limit)
     got = done.json()
@@ -320,7 +320,7 @@ def run_policy(suite, combo, policy, case, folder):
 
 
 def compare(suite, combo, policies):
-    """Against the first that ran: tokens that differ, and of how few different ones each model's are."""
+    """Compares with the first run: tokens that differ, and each model's number of distinct tokens."""
     first = None
     for policy in [policy for policy in POLICIES if policy in policies]:
         path = suite.logs / f"sizes-{combo}-{policy}.ids.json"
@@ -333,7 +333,7 @@ def compare(suite, combo, policies):
 
 
 def place_models(suite, shapes, record, folder):
-    """[(shape, layers, Place)]"""
+    """Returns [(shape, layers, Place)]."""
     if suite.software:
         placed, record["fits"] = [(shape, REHEARSAL_LAYERS, Place(folder, 0, False)) for shape in shapes], {}
     else:
@@ -367,7 +367,7 @@ def run_combo(suite, name, record, wanted, folder):
             suite.need(1 if suite.software else 2 * seconds)
             try:
                 policies[policy] = run_policy(suite, name, policy, case, folder)
-            except Failure as error:  # no reason not to ask for the next
+            except Failure as error:  # the next run goes on
                 failed.append(str(error))
                 continue
             compare(suite, name, policies)
@@ -384,7 +384,7 @@ def run_combo(suite, name, record, wanted, folder):
 
 
 def run_round(suite, name, one, wanted):
-    """One combo under what is wanted and has not run; its record says how it went."""
+    """Runs one combo under the policies that have not run; its record states the outcome."""
     wanted = [policy for policy in wanted if policy not in one.get("policies", {})]
     if not wanted:
         return

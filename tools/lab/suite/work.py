@@ -18,9 +18,9 @@ import time
 TOP = pathlib.Path(__file__).resolve().parents[3]
 PARTS = ("build", "conformance", "identity", "bench", "sizes")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-END_S = 30  # for a program that is told to end
+END_S = 30  # for a program to end after SIGTERM
 COPY_EVERY_S = 20
-LOG_BYTES = 4 << 20  # of a longer one the end is copied
+LOG_BYTES = 4 << 20  # only the end of a longer log is copied
 
 
 class Failure(Exception):
@@ -32,7 +32,7 @@ class OutOfTime(Exception):
 
 
 class Interrupted(BaseException):
-    """A signal told us to end. It comes anywhere, and whoever goes on whatever fails lets it through."""
+    """A signal ends the suite. Code that goes on after any other error must let this one through."""
 
 
 class Done:
@@ -45,7 +45,7 @@ class Done:
         return self.out.read_text(errors="replace")
 
     def last_words(self):
-        """The last line that it said to stderr, else to stdout."""
+        """The last line on its stderr, else on its stdout."""
         for path in (self.log, self.out):
             lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
             if lines:
@@ -78,7 +78,7 @@ def children(pid):
 
 
 def finite(value):
-    """The same without numbers that JSON does not have."""
+    """Returns a copy without numbers that JSON cannot express."""
     if isinstance(value, dict):
         return {key: finite(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -96,8 +96,8 @@ class Suite:
         self.begun = time.monotonic()
         self.software = args.driver == "software"
         self.state = {}
-        self.stuck = set()  # pids that not even SIGKILL ends: they sit in the driver
-        self.copied = -math.inf  # when
+        self.stuck = set()  # pids that SIGKILL does not end, because they hang in the driver
+        self.copied = -math.inf  # time of the last copy
         self.report = None  # called with the state whenever it is saved
         libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -109,14 +109,14 @@ class Suite:
         return self.args.budget - (time.monotonic() - self.begun)
 
     def need(self, seconds):
-        """Raises where it is not worth beginning what takes about so long."""
+        """Raises OutOfTime if there is not enough time to begin something that takes so long."""
         if self.left() < seconds:
             raise OutOfTime(f"not begun: about {seconds:.0f} s are needed, {max(self.left(), 0):.0f} s are left")
 
     # ---- state ----
 
     def save(self):
-        """Whatever a program told: nothing of it may keep the rest from being written."""
+        """Saves the state. No output of a program may prevent that."""
         self.out.mkdir(parents=True, exist_ok=True)
         state = finite(self.state)
         self.write(self.out / "gpu-suite.json", json.dumps(state, indent=1, allow_nan=False) + "\n")
@@ -129,7 +129,7 @@ class Suite:
             self.copy()
 
     def copy(self):
-        """The results and, in one file, the logs, to where --copy says."""
+        """Copies the results, and the logs in one file, to the folder of --copy."""
         to = pathlib.Path(self.args.copy)
         try:
             to.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ class Suite:
 
     @staticmethod
     def pack(tar, path):
-        """It may be written to meanwhile."""
+        """Packs a file that may be written to in the meantime."""
         with open(path, "rb") as file:
             info = tar.gettarinfo(arcname=f"logs/{path.name}", fileobj=file)
             file.seek(max(info.size - LOG_BYTES, 0))
@@ -166,7 +166,7 @@ class Suite:
     # ---- programs ----
 
     def start(self, name, argv, env=None, **options):
-        """In a session of its own; what it says goes to logs/NAME.out and logs/NAME.log."""
+        """Starts a program in a session of its own, with output in logs/NAME.out and logs/NAME.log."""
         self.logs.mkdir(parents=True, exist_ok=True)
         parent = os.getpid()
 
@@ -190,7 +190,7 @@ class Suite:
             )
 
     def run(self, name, argv, env=None, limit=None, **options):
-        """Until it ends, `limit` seconds have passed, or the budget is spent (then it is ended)."""
+        """Runs a program until it ends, `limit` seconds have passed, or the budget is spent."""
         begun = time.monotonic()
         seconds = min(limit or 7 * 86400.0, max(self.left(), 1))
         process = self.start(name, argv, env, **options)
@@ -207,7 +207,7 @@ class Suite:
         )
 
     def end(self, process):
-        """Ends it, and whatever it left behind."""
+        """Ends a program, and the processes that it has started."""
         if process.poll() is None:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -219,7 +219,7 @@ class Suite:
         self.sweep()
 
     def sweep(self):
-        """What outlived its parents became our child: it is ended too."""
+        """Ends processes that outlived their parents, and so became children of this one."""
         deadline = time.monotonic() + END_S
         while left := [pid for pid in children(os.getpid()) if pid not in self.stuck]:
             if time.monotonic() > deadline:
