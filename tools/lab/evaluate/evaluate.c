@@ -28,8 +28,8 @@
 static const char evaluate_help[] =
 	"usage: mmbench evaluate [options]\n"
 	"\n"
-	"Runs the papers' evaluation through mmsim and writes DIR/evaluation.md with tables, plots "
-	"(by\n"
+	"Runs the papers' evaluation through mmsim and writes DIR/evaluation.md "
+	"with tables, plots (by\n"
 	"gnuplot, where it is installed) and each run's JSON beside it.\n"
 	"\n"
 	"  --quick            fewer loads, 4 windows of 30 s instead of 8 of 300 s\n"
@@ -371,9 +371,10 @@ static void write_head(const struct mm_eval *v, FILE *out)
 		"# The papers' evaluation\n\n"
 		"Made by `mmbench evaluate%s%s%s%s%s --windows %u --seconds %g --seed %" PRIu64
 		"`, version " MM_VERSION ", commit " MM_COMMIT
-		", on %s %s: %zu cases in %.0f s with "
-		"%u simulators at once. Every number is of `mmsim`: modelled device time "
-		"(Documentation/timing.md), mmd's own core, the engine's own scheduler.\n\n",
+		", on %s %s: %zu cases in %.0f s with %u simulators at once. Every number is of "
+		"`mmsim`: modelled device time (Documentation/timing.md), mmd's own core, the "
+		"engine's own scheduler.\n"
+		"\n",
 		v->opts.quick ? " --quick" : "", v->opts.trace_path ? " --trace " : "",
 		v->opts.trace_path ? basename((char *)v->opts.trace_path) : "",
 		strcmp(v->opts.alpaca, "alpaca") ? " --alpaca " : "",
@@ -382,8 +383,9 @@ static void write_head(const struct mm_eval *v, FILE *out)
 		v->wall_s, v->opts.jobs);
 	if (v->opts.windows < WINDOWS_CLAIM)
 		fprintf(out,
-			"**With %u windows instead of %d intervals are wide: a lower bound that is "
-			"not reached here is no finding.**\n\n",
+			"**With %u windows instead of %d intervals are wide: a lower bound that "
+			"is not reached here is no finding.**\n"
+			"\n",
 			v->opts.windows, WINDOWS_CLAIM);
 }
 

@@ -156,25 +156,25 @@ static void never_worse(const struct mm_eval *eval, FILE *out)
 void mm_eval_targets(const struct mm_eval *eval, FILE *out)
 {
 	fprintf(out,
-		"## What must be reached\n\n"
+		"## What must be reached\n"
+		"\n"
 		"Computed from the runs below. G = (remap − recompute) / (unlimited − recompute) "
-		"of "
-		"throughput, where unlimited gains at least 2 %%. *Fits*: the most KV that was in "
-		"use "
-		"at one time under unlimited memory is at most the shares' KV and what weights can "
-		"make room for without a step that waits (`tools/lab/workload/bound.h`). *Bound*: "
-		"no "
-		"schedule on this device with this memory serves these windows faster "
-		"(`tools/lab/workload/bound.c` has the proof). Intervals are 95 %%, Student's, of "
-		"the "
-		"logarithms of paired ratios over windows.\n\n"
-		"| target | | cases | farthest from it |\n|---|---|---|---|\n");
+		"of throughput, where unlimited gains at least 2 %%. *Fits*: the most KV that "
+		"was in use at one time under unlimited memory is at most the shares' KV and "
+		"what weights can make room for without a step that waits "
+		"(`tools/lab/workload/bound.h`). *Bound*: no schedule on this device with this "
+		"memory serves these windows faster (`tools/lab/workload/bound.c` has the "
+		"proof). Intervals are 95 %%, Student's, of the logarithms of paired ratios over "
+		"windows.\n"
+		"\n"
+		"| target | | cases | farthest from it |\n"
+		"|---|---|---|---|\n");
 	gh200_targets_print(eval, out);
 	pcie_targets_print(eval, out);
 	never_worse(eval, out);
 	fprintf(out,
-		"\nTwo more are measured by programs of their own: the time of a step within 3 %% "
-		"of "
-		"protocol.md's expression by `mmbench steps`, the cost of deciding by `mmbench "
-		"decide`.\n");
+		"\n"
+		"Two more are measured by programs of their own: the time of a step within 3 %% "
+		"of protocol.md's expression by `mmbench steps`, the cost of deciding by "
+		"`mmbench decide`.\n");
 }

@@ -29,8 +29,7 @@ void mm_report_table(const struct mm_report *report)
 {
 	const struct mm_bench_opts *opts = report->opts;
 
-	printf("%u %s%s, %u tenants, pool %.1f MiB in pages of %.0f KiB, KV share %.1f "
-	       "MiB, "
+	printf("%u %s%s, %u tenants, pool %.1f MiB in pages of %.0f KiB, KV share %.1f MiB, "
 	       "seed %" PRIu64 "\n\n",
 	       opts->devices, mm_device_is_software(opts->driver) ? "software GPU" : "GPU",
 	       opts->devices > 1 ? "s" : "", opts->shape.tenants, (double)report->pool_bytes / MIB,
@@ -41,8 +40,8 @@ void mm_report_table(const struct mm_report *report)
 	       "streamed", "stall p99", "swapped");
 	for (uint32_t i = 0; i < opts->n_policies; i++)
 		run_print(&report->result[i]);
-	printf("\nlayers: most given away at one time; streamed, swapped: MiB; stall: s per "
-	       "step\n");
+	printf("\n"
+	       "layers: most given away at one time; streamed, swapped: MiB; stall: s per step\n");
 	printf("tokens that differ between policies: %" PRIu64 "\n", report->token_mismatches);
 	if (opts->verify)
 		printf("layers with wrong bytes where they were used: %" PRIu64 "\n",

@@ -110,13 +110,15 @@ static bool is_same(double ratio)
 static void why_slower(const struct verdict_print *w)
 {
 	const char *cpu = "It can be so, because the software GPU computes and copies on the same "
-			  "processor cores: what streams layers\nback takes time from what "
-			  "computes, where a GPU copies beside its kernels.";
+			  "processor cores: what streams layers\n"
+			  "back takes time from what computes, where a GPU copies beside its "
+			  "kernels.";
 
 	if (w->run->bytes_streamed == 0)
 		fprintf(w->out,
 			" No layer was streamed, so that this is not the price of the mechanism: "
-			"something else\nused the machine, or the batches differed.");
+			"something else\n"
+			"used the machine, or the batches differed.");
 	else if (mm_device_is_software(w->report->opts->driver))
 		fprintf(w->out, " %s", cpu);
 	else
@@ -208,8 +210,9 @@ static void print_price(const struct verdict_print *w)
 		fprintf(w->out, "- The price: none, no layer was away.\n");
 	else
 		fprintf(w->out,
-			"- The price: up to %" PRIu64 " layers were away at one time, and %.1f MiB "
-			"of them were streamed back, for which streams\n  waited %.2f s in all.\n",
+			"- The price: up to %" PRIu64 " layers were away at one time, and "
+			"%.1f MiB of them were streamed back, for which streams\n"
+			"  waited %.2f s in all.\n",
 			w->run->layers_remapped_max, (double)w->run->bytes_streamed / MIB,
 			w->run->stall_total_s);
 }
@@ -224,8 +227,7 @@ static void print_tokens(const struct verdict_print *w)
 	else
 		fprintf(w->out,
 			"- Tokens: not one of %" PRIu64
-			" differs; a policy changes when they come, "
-			"not which they are.\n",
+			" differs; a policy changes when they come, not which they are.\n",
 			w->base->latency.tokens);
 }
 
@@ -243,8 +245,8 @@ static void print_next(const struct verdict_print *w)
 				"this was chance\n");
 	if (mm_device_is_software(w->report->opts->driver))
 		fprintf(w->out,
-			"- mmsim --profile gh200-96 --combo C2 --sharing spatial --rate 1: what a "
-			"GPU would do\n");
+			"- mmsim --profile gh200-96 --combo C2 --sharing spatial --rate 1: what "
+			"a GPU would do\n");
 }
 
 void mm_verdict_print(FILE *out, const struct mm_report *report)

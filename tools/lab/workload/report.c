@@ -133,8 +133,7 @@ static void table_head(const struct mm_wl_report *r)
 		const struct mm_wl_tenant_sizes *s = &r->sizes->tenant[t];
 
 		printf("  %-12s %4.1f %%: weights %.2f, overhead %.2f, KV %.2f GiB; %.3g "
-		       "requests/s, "
-		       "%s (%.0f + %.0f tokens)\n",
+		       "requests/s, %s (%.0f + %.0f tokens)\n",
 		       o->tenant[t].shape->name, o->tenant[t].share_permille / 10.0,
 		       (double)s->weight_bytes / GIB, (double)s->overhead_bytes / GIB,
 		       (double)s->kv_share_bytes / GIB, o->tenant[t].rate, o->tenant[t].lengths,
