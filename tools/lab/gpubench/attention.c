@@ -179,19 +179,13 @@ static int attention_time_launches(struct attention *a, double *ret_s)
 	return r;
 }
 
+/* Times a copy within the arena, and computes its rate, read and written bytes counted. */
 static int attention_time_copy(struct attention *a, double *ret_rate)
 {
 	const uint64_t half = MM_MIN(a->arena.bytes / 2, a->bench->sizes.buffer_bytes);
 	double took_s = 0;
-	int r = mm_gpu_time_begin(&a->dev);
+	int r = mm_gpu_time_copy(&a->dev, a->arena.va, half, &took_s);
 
-	if (!r)
-		r = mm_gpu_call(&a->dev,
-				a->dev.gpu.cuMemcpyDtoDAsync(a->arena.va + half, a->arena.va, half,
-							     a->dev.stream),
-				"cuMemcpyDtoDAsync");
-	if (!r)
-		r = mm_gpu_time_end(&a->dev, &took_s);
 	*ret_rate = 2 * (double)half / took_s;
 	return r;
 }

@@ -122,6 +122,16 @@ int mm_gpu_time_end(struct mm_gpu_dev *dev, double *ret_s)
 	return r;
 }
 
+int mm_gpu_time_copy(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, double *ret_s)
+{
+	int r = mm_gpu_time_begin(dev);
+
+	if (!r)
+		r = mm_gpu_call(dev, dev->gpu.cuMemcpyDtoDAsync(va + bytes, va, bytes, dev->stream),
+				"cuMemcpyDtoDAsync");
+	return r ? r : mm_gpu_time_end(dev, ret_s);
+}
+
 /* ---- device memory ---- */
 
 static int map_pages(struct mm_gpu_dev *dev, struct mm_gpu_range *range)

@@ -36,6 +36,9 @@ bool mm_gpu_has_graphs(const struct mm_gpu_api *gpu);
 int mm_gpu_time_begin(struct mm_gpu_dev *dev);
 int mm_gpu_time_end(struct mm_gpu_dev *dev, double *ret_s);
 
+/* Times a copy of @bytes from @va to the memory behind them. @ret_s: device time. */
+int mm_gpu_time_copy(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, double *ret_s);
+
 /*
  * Keeps the device busy for some tenths of a second, because a device that was idle runs slower at
  * first. Does nothing in a rehearsal.

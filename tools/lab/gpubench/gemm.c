@@ -113,15 +113,8 @@ static int measure_ceilings(struct gemm *g)
 	const struct mm_gemm_args a = args_of(g, &square, g->square);
 	const uint64_t half = g->copied.bytes / 2;
 	double took_s = 0;
-	int r = mm_gpu_time_begin(&g->dev);
+	int r = mm_gpu_time_copy(&g->dev, g->copied.va, half, &took_s);
 
-	if (!r)
-		r = mm_gpu_call(&g->dev,
-				g->dev.gpu.cuMemcpyDtoDAsync(g->copied.va + half, g->copied.va,
-							     half, g->dev.stream),
-				"cuMemcpyDtoDAsync");
-	if (!r)
-		r = mm_gpu_time_end(&g->dev, &took_s);
 	if (r)
 		return r;
 	g->bandwidth = 2 * (double)half / took_s;

@@ -245,15 +245,8 @@ static int rows_time_copy(struct rows *k, double *ret_rate)
 {
 	const uint64_t half = k->z.bytes / 2;
 	double took_s = 0;
-	int r = mm_gpu_time_begin(&k->dev);
+	int r = mm_gpu_time_copy(&k->dev, k->z.va, half, &took_s);
 
-	if (!r)
-		r = mm_gpu_call(
-			&k->dev,
-			k->dev.gpu.cuMemcpyDtoDAsync(k->z.va + half, k->z.va, half, k->dev.stream),
-			"cuMemcpyDtoDAsync");
-	if (!r)
-		r = mm_gpu_time_end(&k->dev, &took_s);
 	*ret_rate = 2 * (double)half / took_s;
 	return r;
 }

@@ -47,20 +47,6 @@ static int by_fill(struct scrub *s, double *ret_s)
 	return r ? r : mm_gpu_time_end(&s->dev, ret_s);
 }
 
-/* Times a copy; its rate counts the bytes read and the bytes written. */
-static int by_copy(struct scrub *s, double *ret_s)
-{
-	const uint64_t half = s->range.bytes / 2;
-	int r = mm_gpu_time_begin(&s->dev);
-
-	if (!r)
-		r = mm_gpu_call(&s->dev,
-				s->dev.gpu.cuMemcpyDtoDAsync(s->range.va + half, s->range.va, half,
-							     s->dev.stream),
-				"cuMemcpyDtoDAsync");
-	return r ? r : mm_gpu_time_end(&s->dev, ret_s);
-}
-
 static int scrub_measure(struct scrub *s, bool counts)
 {
 	const uint64_t page = s->range.page_bytes;
@@ -69,7 +55,7 @@ static int scrub_measure(struct scrub *s, bool counts)
 	int r = mm_gpu_randomize(&s->dev, s->range.va, s->range.bytes, false);
 
 	if (!r)
-		r = by_copy(s, &copy_s);
+		r = mm_gpu_time_copy(&s->dev, s->range.va, s->range.bytes / 2, &copy_s);
 	if (!r)
 		r = by_batches(s, batch, batch, &runs_s);
 	if (!r)
@@ -85,6 +71,7 @@ static int scrub_measure(struct scrub *s, bool counts)
 	mm_series_add(&s->runs, (double)s->range.bytes / runs_s);
 	mm_series_add(&s->pages, (double)s->range.bytes / pages_s);
 	mm_series_add(&s->fill, (double)s->range.bytes / fill_s);
+	/* The copy reads one half of the range, and writes the other. */
 	mm_series_add(&s->copy, (double)s->range.bytes / copy_s);
 	return 0;
 }
