@@ -219,6 +219,26 @@ void mm_child_done(struct mm_child *child)
 	child->started = false;
 }
 
+int mm_child_run(struct mm_child *child, char *const argv[], uint64_t timeout_ns, char *err,
+		 size_t err_bytes)
+{
+	char how[64], words[1024];
+	int r = mm_child_start(child, argv);
+
+	if (r) {
+		snprintf(err, err_bytes, "cannot start %s: %s", child->name, strerror(-r));
+		return r;
+	}
+	if (!mm_child_wait(child, mm_now_ns() + timeout_ns) || child->status) {
+		snprintf(err, err_bytes, "%s failed (%s): %s", child->name,
+			 mm_child_how(child, how, sizeof(how)),
+			 mm_child_last_words(child, words, sizeof(words)));
+		r = -ECHILD;
+	}
+	mm_child_done(child);
+	return r;
+}
+
 static int kill_children(void)
 {
 	FILE *file = fopen("/proc/thread-self/children", "re");

@@ -74,6 +74,18 @@ const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t 
 /* Kills and reaps the child, and closes its pipes. Accepts a zeroed struct. */
 void mm_child_done(struct mm_child *child);
 
+/**
+ * mm_child_run() - run a program to its end
+ * @child:      as for mm_child_start()
+ * @argv:       argv[0] is the path; NULL ends the list
+ * @timeout_ns: after this the program is killed
+ * @err:        gets a sentence on failure
+ *
+ * Return: 0; -ECHILD the program failed or was killed; another negative errno: it did not start.
+ */
+int mm_child_run(struct mm_child *child, char *const argv[], uint64_t timeout_ns, char *err,
+		 size_t err_bytes);
+
 /* Kills and reaps all descendants of this process. Return: how many there were. */
 int mm_procs_sweep(void);
 

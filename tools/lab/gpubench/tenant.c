@@ -114,7 +114,7 @@ uint64_t mm_gpu_tenant_pool(const struct mm_gpu_bench *bench)
 static int shape_make_model(struct mm_gpu_bench *b, const struct mm_gpu_shape *shape,
 			    const char *dir)
 {
-	char program[PATH_MAX + 16], log[PATH_MAX + 32], how[64], words[1024], number[5][16];
+	char program[PATH_MAX + 16], log[PATH_MAX + 32], number[5][16];
 	char *argv[] = { program,     b->timed ? "sparse" : "random",
 			 (char *)dir, "--family",
 			 "opt",       "--dtype",
@@ -127,22 +127,13 @@ static int shape_make_model(struct mm_gpu_bench *b, const struct mm_gpu_shape *s
 	const uint32_t numbers[] = { shape->layers, shape->hidden, shape->heads, shape->vocab,
 				     shape->positions };
 	struct mm_child child = { .name = "mkmodel", .err_path = log };
-	int r;
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(numbers); i++)
 		snprintf(number[i], sizeof(number[i]), "%u", numbers[i]);
 	snprintf(program, sizeof(program), "%s/mkmodel", b->bin_dir);
 	snprintf(log, sizeof(log), "%s/mkmodel.log", b->work_dir);
 	mm_gpu_progress(b, "a model of %u layers", shape->layers);
-	r = mm_child_start(&child, argv);
-	if (r)
-		return mm_gpu_fail(b, r, "cannot start mkmodel: %s", strerror(-r));
-	if (!mm_child_wait(&child, mm_now_ns() + MM_GPU_TIMEOUT_NS) || child.status)
-		r = mm_gpu_fail(b, -ECHILD, "mkmodel failed (%s): %s",
-				mm_child_how(&child, how, sizeof(how)),
-				mm_child_last_words(&child, words, sizeof(words)));
-	mm_child_done(&child);
-	return r;
+	return mm_child_run(&child, argv, MM_GPU_TIMEOUT_NS, b->err, sizeof(b->err));
 }
 
 int mm_gpu_model(struct mm_gpu_bench *bench, const struct mm_gpu_shape *shape, const char *name,

@@ -130,7 +130,7 @@ static int make_folders(struct steps *s)
 /* Makes a model of the given shape, as sparse files. */
 static int steps_make_model(struct steps *s)
 {
-	char program[PATH_BYTES + 16], how[64], words[1024];
+	char program[PATH_BYTES + 16];
 	char *argv[] = { program, "sparse", s->model, "--shape", (char *)s->opts.shape, NULL };
 	struct mm_child child = { .name = "mkmodel", .err_path = s->mmd.errors };
 	int r;
@@ -141,15 +141,8 @@ static int steps_make_model(struct steps *s)
 	}
 	snprintf(s->model, sizeof(s->model), "%s/model", s->dir);
 	snprintf(program, sizeof(program), "%s/mkmodel", s->bin_dir);
-	r = mm_child_start(&child, argv);
-	if (r)
-		return steps_fail(s, r, "cannot start mkmodel: %s", strerror(-r));
-	if (!mm_child_wait(&child, mm_now_ns() + TIMEOUT_NS) || child.status)
-		r = steps_fail(s, -ECHILD, "mkmodel failed (%s): %s",
-			       mm_child_how(&child, how, sizeof(how)),
-			       mm_child_last_words(&child, words, sizeof(words)));
-	mm_child_done(&child);
-	return r;
+	r = mm_child_run(&child, argv, TIMEOUT_NS, s->err, sizeof(s->err));
+	return r ? steps_error(s, r) : 0;
 }
 
 static int steps_start_mmd(struct steps *s)
