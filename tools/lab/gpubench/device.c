@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 #include "libclient/support/cleanup.h"
 #include "mmd/common/host.h"
 #include "tools/lab/common/procs.h"
@@ -219,10 +220,7 @@ int mm_gpu_warm_up(struct mm_gpu_dev *dev)
 
 static uint64_t bits_mix(uint64_t x)
 {
-	x += UINT64_C(0x9e3779b97f4a7c15);
-	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return x ^ (x >> 31);
+	return mm_random_next(&x);
 }
 
 static void make_random(uint64_t *words, size_t n)

@@ -4,13 +4,12 @@
 
 #include <math.h>
 
-/* One step of splitmix64, which turns a counter into well mixed bits. */
-static uint64_t splitmix64_bits(uint64_t x)
+#include "libclient/base/random.h"
+
+/* Turns a counter into well mixed bits. */
+static uint64_t counter_mix(uint64_t x)
 {
-	x += UINT64_C(0x9e3779b97f4a7c15);
-	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return x ^ (x >> 31);
+	return mm_random_next(&x);
 }
 
 /* Maps bits to a uniform number in [-1, 1), in steps of 2^-23, which F32 represents exactly. */
@@ -58,15 +57,13 @@ void mk_random_row(void *context, enum mm_weight weight, uint32_t layer, uint32_
 {
 	const struct mk_random *r = context;
 	const uint64_t stream =
-		splitmix64_bits(splitmix64_bits(splitmix64_bits(r->seed) + (uint64_t)weight) +
-				layer) +
-		row;
+		counter_mix(counter_mix(counter_mix(r->seed) + (uint64_t)weight) + layer) + row;
 	uint32_t rows, columns;
 	float scale;
 
 	mm_arch_size(&r->arch, weight, &rows, &columns);
 	scale = weight_width(&r->arch, weight, rows, columns);
 	for (uint32_t i = 0; i < columns; i++)
-		out[i] = scale * uniform_of(splitmix64_bits(splitmix64_bits(stream) + i)) +
+		out[i] = scale * uniform_of(counter_mix(counter_mix(stream) + i)) +
 			 (is_gain(weight) ? 1.0f : 0.0f);
 }
