@@ -2,7 +2,6 @@
 #include "tools/lab/mmbench/steps.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
@@ -17,6 +16,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 #include "tools/lab/common/daemon.h"
+#include "tools/lab/common/dirs.h"
 #include "tools/lab/common/procs.h"
 #include "tools/lab/mmbench/stepper.h"
 #include "libclient/model/shapes.h"
@@ -40,14 +40,6 @@ struct steps {
 	char err[ERR_BYTES];
 };
 
-static int steps_remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
 static void steps_put(struct steps **steps)
 {
 	struct steps *s = *steps;
@@ -59,7 +51,7 @@ static void steps_put(struct steps **steps)
 	mm_procs_sweep();
 	mm_close_fd(&s->signals);
 	if (*s->dir)
-		nftw(s->dir, steps_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+		mm_work_dir_remove(s->dir);
 	free(s);
 }
 
