@@ -3,7 +3,7 @@
  * check - invariants of the simulator's memory: no page is used twice, and the tenants do not map
  * more pages than there are.
  */
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/check.h"
 
 static void check_pool(struct ms_device *dev)
 {

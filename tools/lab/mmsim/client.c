@@ -4,12 +4,17 @@
  * mapper.c), and demands for KV (kv.c). libclient's own machine decides when steps may run
  * (libclient/protocol/steps.h).
  */
+#include "tools/lab/mmsim/client.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/device.h"
+#include "tools/lab/mmsim/engine.h"
+#include "tools/lab/mmsim/step.h"
+#include "tools/lab/mmsim/suspend.h"
 
 void ms_client_send(struct ms_tenant *t, const struct mm_msg *msg)
 {

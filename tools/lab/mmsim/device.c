@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device - a device's computation, its link, and its driver, which times of a profile describe. */
+#include "tools/lab/mmsim/device.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/step.h"
+#include "tools/lab/mmsim/xfer.h"
 
 /* ---- computation: a fluid ---- */
 

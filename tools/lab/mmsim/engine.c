@@ -3,13 +3,16 @@
  * engine - the engine's loop, as in tools/mmserve/engine/engine.c: arrivals, events, KV, turns, a
  * step.
  */
+#include "tools/lab/mmsim/engine.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/suspend.h"
 
 #define POLL_NS       (20 * MM_NS_PER_MS)
 #define KV_IDLE_NS    (500 * MM_NS_PER_MS) /* as mmserve's --kv-idle */

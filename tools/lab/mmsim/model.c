@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model - the layout of a model's groups. */
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/model.h"
 
 /*
  * The layout of mmd's load role: group 0 is always resident and has the weights outside the layers,

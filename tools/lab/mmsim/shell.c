@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shell - mmd's shell: performs the core's actions, receives requests, samples statistics. */
+#include "tools/lab/mmsim/shell.h"
+
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/check.h"
+#include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/xfer.h"
 
 /* ---- what goes to a tenant: mmd/shell/outbox.c ---- */
 

@@ -6,7 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tools/lab/mmsim/check.h"
+#include "tools/lab/mmsim/client.h"
 #include "tools/lab/mmsim/costs.h"
+#include "tools/lab/mmsim/device.h"
+#include "tools/lab/mmsim/engine.h"
+#include "tools/lab/mmsim/model.h"
+#include "tools/lab/mmsim/shell.h"
+#include "tools/lab/mmsim/step.h"
+#include "tools/lab/mmsim/suspend.h"
+#include "tools/lab/mmsim/xfer.h"
 
 #define START_MAX_NS (300 * MM_NS_PER_S)   /* limit of virtual time until all models are loaded */
 #define END_MAX_NS   (10000 * MM_NS_PER_S) /* limit, plus END_FACTOR times the time of arrivals */

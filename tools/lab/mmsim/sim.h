@@ -279,7 +279,6 @@ struct ms_sim {
 	char err[MS_ERROR_BYTES];
 };
 
-/* sim.c */
 /**
  * ms_sim_run() - simulate a case under one policy, from beginning to end
  * @opts:    borrowed, with all that they point to
@@ -294,87 +293,3 @@ struct ms_sim *ms_sim_destroy(struct ms_sim *sim);
 /* Finds a tenant by the core's id; NULL: there is none. */
 struct ms_tenant *ms_tenant_of(struct ms_device *dev, uint32_t id);
 void ms_fail(struct ms_sim *sim, const char *format, ...) MM_PRINTF(2, 3);
-
-/* device.c */
-void ms_compute_start(struct ms_tenant *t, double work_ns);
-void ms_compute_run(struct ms_device *dev); /* handles parts that have ended by now */
-struct ms_transfer *ms_link_start(struct ms_device *dev, uint32_t flow, double bytes, bool to_host);
-void ms_link_cancel(struct ms_device *dev, struct ms_transfer *transfer);
-void ms_link_run(struct ms_device *dev);
-/* Queues driver calls that take @ns. Return: when they are done. */
-uint64_t ms_driver_call(struct ms_device *dev, uint64_t ns);
-int ms_device_init(struct ms_device *dev, struct ms_sim *sim, uint32_t index);
-void ms_device_done(struct ms_device *dev);
-static inline uint32_t ms_flow_layers(const struct ms_tenant *t)
-{
-	return 1 + 2 * t->index;
-}
-static inline uint32_t ms_flow_swaps(const struct ms_tenant *t)
-{
-	return 2 + 2 * t->index;
-}
-
-/* shell.c */
-void ms_shell_settle(struct ms_device *dev); /* performs what the core wants done */
-void ms_shell_request(struct ms_tenant *t);  /* gives the oldest request to the core */
-void ms_shell_ack(struct ms_tenant *t);
-void ms_shell_job_done(struct ms_device *dev);
-void ms_shell_sample(struct ms_device *dev);
-void ms_shell_tick(struct ms_device *dev);
-
-/* xfer.c */
-void ms_xfer_job(struct ms_device *dev, struct mm_msg *job);
-void ms_xfer_done(struct ms_device *dev, uint64_t job, int result, uint64_t at_ns);
-void ms_xfer_plan(struct ms_tenant *t, bool served);
-void ms_xfer_open(struct ms_tenant *t, uint64_t open);
-void ms_xfer_look(struct ms_tenant *t);
-void ms_xfer_transfer_done(struct ms_device *dev, struct ms_transfer *transfer);
-void ms_xfer_landed(struct ms_tenant *t, uint32_t slot);
-
-/* client.c */
-void ms_client_send(struct ms_tenant *t, const struct mm_msg *msg);
-void ms_client_deliver(struct ms_tenant *t);
-void ms_client_service(struct ms_tenant *t);
-void ms_gate_set(struct ms_tenant *t, uint32_t layer, enum ms_gate gate);
-int ms_kv_want(struct ms_tenant *t, uint32_t chunks);
-void ms_kv_release(struct ms_tenant *t, uint32_t chunk);
-uint32_t ms_kv_owed(const struct ms_tenant *t);
-void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting, uint32_t running);
-bool ms_turn_want(struct ms_tenant *t); /* false: another tenant has the turn */
-void ms_turn_join(struct ms_tenant *t, enum mm_turn_mode mode, uint64_t quantum_ns);
-void ms_turn_yield(struct ms_tenant *t);
-/* Performs the actions of the machine of steps, and sends its messages. */
-void ms_client_out(struct ms_tenant *t, const struct mm_steps_out *out);
-
-/* step.c */
-void ms_step_begin(struct ms_tenant *t);     /* begins a step, or waits for a plan or the turn */
-void ms_step_part_done(struct ms_tenant *t); /* the device has completed a part */
-void ms_step_gate(struct ms_tenant *t);      /* a gate opened */
-void ms_step_end(struct ms_tenant *t);
-void ms_step_abandon(struct ms_tenant *t); /* ends a step that waits until it can be abandoned */
-
-/* engine.c */
-bool ms_is_fixed(const struct ms_tenant *t); /* its KV memory never changes */
-int ms_engine_init(struct ms_tenant *t);
-void ms_engine_done(struct ms_tenant *t);
-void ms_engine_wake(struct ms_tenant *t, uint64_t at_ns); /* wakes it at @at_ns at the latest */
-void ms_engine_run(struct ms_tenant *t);
-void ms_engine_event(struct ms_tenant *t, const struct mm_event *event);
-void ms_engine_stepped(struct ms_tenant *t);
-void ms_engine_again(struct ms_tenant *t); /* its step broke off */
-void ms_engine_suspended(struct ms_tenant *t);
-bool ms_engine_all_done(const struct ms_tenant *t);
-
-/* suspend.c */
-int ms_suspend_open(struct ms_tenant *t);
-void ms_suspend_begin(struct ms_tenant *t, const struct mm_sched_plan *plan);
-void ms_suspend_landed(struct ms_tenant *t, uint32_t lot);
-
-/* model.c */
-/* Lays groups out as mmd's load role does. */
-void ms_model_layout(struct ms_tenant *t, uint64_t page_bytes);
-uint64_t ms_model_bytes(const struct ms_tenant *t);
-
-/* check.c */
-void ms_check_event(struct ms_device *dev);
-void ms_check_blocks(struct ms_tenant *t); /* slow: looks at each block */

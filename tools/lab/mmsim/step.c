@@ -3,9 +3,13 @@
  * step - a step on the device: its layers, and the gates of those that cycle
  * (libclient/client/step.c, Documentation/protocol.md).
  */
+#include "tools/lab/mmsim/step.h"
+
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/device.h"
+#include "tools/lab/mmsim/engine.h"
 
 /* Returns the first layer from @layer on that is not resident; n_layers if there is none. */
 static uint32_t next_gated(const struct ms_tenant *t, uint32_t layer)

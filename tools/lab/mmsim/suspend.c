@@ -3,8 +3,11 @@
  * suspend - copies blocks to the swap space and back, between two steps, as in
  * tools/mmserve/engine/suspend.c.
  */
+#include "tools/lab/mmsim/suspend.h"
 #include "tools/lab/mmsim/costs.h"
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/engine.h"
+#include "tools/lab/mmsim/shell.h"
 
 #define SHARES 2u /* size of the swap space, in static shares */
 

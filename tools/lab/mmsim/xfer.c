@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* xfer - jobs as in mmd/xfer/job.c; mm_cycles drives the slots, as in mmd/xfer/tenant.c. */
+#include "tools/lab/mmsim/xfer.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
-#include "tools/lab/mmsim/sim.h"
+#include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/device.h"
 
 void ms_xfer_done(struct ms_device *dev, uint64_t job, int result, uint64_t at_ns)
 {
