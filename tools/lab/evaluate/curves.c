@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* curves - points as charts: their curves, their rates, and a plot of each chart. */
+#include "tools/lab/evaluate/curves.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,10 +10,10 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
-#include "tools/lab/evaluate/evaluate.h"
+#include "tools/lab/evaluate/points.h"
 #include "libclient/base/percentile.h"
 
-/* In the order of the legend. */
+/* Policies in the order of the legend. */
 static const char *const policy_order[] = { "recompute",     "elastic", "swap",     "naive",
 					    "naive-bounded", "remap",   "unlimited" };
 

@@ -17,7 +17,10 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "tools/lab/evaluate/figures.h"
 #include "tools/lab/evaluate/jobs.h"
+#include "tools/lab/evaluate/points.h"
+#include "tools/lab/evaluate/targets.h"
 #include "tools/lab/common/procs.h"
 #include "tools/lab/common/words.h"
 #include "tools/lab/workload/stats.h"

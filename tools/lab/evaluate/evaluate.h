@@ -74,21 +74,6 @@ struct mm_eval {
 	bool plots; /* gnuplot is installed */
 };
 
-/* The name of a section, as --only takes it; NULL: no such section. */
-const char *mm_eval_section_name(enum mm_eval_section section);
-
-/**
- * mm_eval_points() - list the points that are to be run
- * @eval: opts are set
- *
- * Errors are reported on stderr. Return: 0 or negative errno.
- */
-int mm_eval_points(struct mm_eval *eval);
-void mm_eval_done(struct mm_eval *eval);
-
-/* Computes a point's bound over the same windows as its run. Return: 0 or negative errno. */
-int mm_eval_check(struct mm_eval_point *point);
-
 /* ---- results ---- */
 
 /* The number @key of a policy over all windows; NAN if the point has none. */
@@ -108,34 +93,6 @@ double mm_eval_gain(const struct mm_eval_point *point, const char *policy);
 
 /* Does the peak of KV under unlimited memory fit what weights can make room for? */
 bool mm_eval_fits(const struct mm_eval_point *point);
-
-/* Writes the sections with their tables, and plots beside them. Return: 0 or negative errno. */
-int mm_eval_figures(struct mm_eval *eval, FILE *out);
-/* Writes the table of targets. */
-void mm_eval_targets(const struct mm_eval *eval, FILE *out);
-
-/*
- * Draws one chart with gnuplot: an SVG file in the folder `figures`, from a file in `data`. Return:
- * 0 or negative errno.
- */
-int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const char *chart);
-
-/* The curves of a chart: variants, or policies. */
-struct mm_eval_curve {
-	const char *label;   /* in the legend */
-	const char *variant; /* variant of its points */
-	const char *policy;
-};
-#define MM_EVAL_CURVES_MAX 16
-uint32_t mm_eval_curves(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
-			struct mm_eval_curve ret[MM_EVAL_CURVES_MAX]);
-/* The rates of the chart's points, ascending. Return: how many. */
-#define MM_EVAL_RATES_MAX 32
-uint32_t mm_eval_rates(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
-		       double ret[MM_EVAL_RATES_MAX]);
-/* Finds a point; NULL: there is none. */
-const struct mm_eval_point *mm_eval_find(const struct mm_eval *eval, enum mm_eval_section section,
-					 const char *chart, const char *variant, double rate);
 
 /* The subcommand `mmbench evaluate`; @argv[0] is "evaluate". Return: the exit status. */
 int mm_bench_evaluate(int argc, char **argv);

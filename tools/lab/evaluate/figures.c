@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* figures - the report's sections: the paper's results, these results, and why they differ. */
+#include "tools/lab/evaluate/figures.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "tools/lab/evaluate/evaluate.h"
+#include "tools/lab/evaluate/curves.h"
+#include "tools/lab/evaluate/points.h"
 #include "tools/lab/workload/stats.h"
 
 static const struct section {

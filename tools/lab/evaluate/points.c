@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* points - lists the cases that the evaluation runs. */
+#include "tools/lab/evaluate/points.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -9,7 +11,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/knobs.h"
-#include "tools/lab/evaluate/evaluate.h"
+#include "tools/lab/evaluate/curves.h"
 
 #define ALL_POLICIES  "recompute,elastic,swap,naive,naive-bounded,remap,unlimited"
 #define SAFE_POLICIES "recompute,elastic,remap,unlimited"

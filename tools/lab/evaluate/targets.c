@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* targets - compares the results with the targets, from the runs' data. */
+#include "tools/lab/evaluate/targets.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "tools/lab/evaluate/evaluate.h"
 #include "tools/lab/workload/stats.h"
 
 #define GAIN_MIN    0.95

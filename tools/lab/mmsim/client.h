@@ -2,8 +2,8 @@
 /*
  * client - libclient's part: what its service thread and its calls do
  *
- * Concept:   The service thread handles the items of mmd in order, each after the time of its driver
- *            calls. Plans, steps and turns are decided by mm_steps.
+ * Concept:   The service thread handles the items of mmd in order, each after the time of its
+ *            driver calls. Plans, steps and turns are decided by mm_steps.
  * Threading: one thread.
  */
 #pragma once

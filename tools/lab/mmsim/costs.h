@@ -4,6 +4,7 @@
  *
  * Concept:   A profile states the times of kernels, copies and driver calls; these are the times of
  *            everything else. Documentation/mmsim.md has the source of each number.
+ * Threading: any; only constants.
  */
 #pragma once
 

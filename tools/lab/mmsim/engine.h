@@ -2,8 +2,8 @@
 /*
  * engine - the engine's loop
  *
- * Concept:   The loop of mmserve: the scheduler plans a step, KV follows the demand, and the step runs
- *            on the device.
+ * Concept:   The loop of mmserve: the scheduler plans a step, KV follows the demand, and the step
+ *            runs on the device.
  * Ownership: ms_engine_init() allocates, ms_engine_done() frees.
  * Threading: one thread.
  */

@@ -2,8 +2,8 @@
 /*
  * step - a step on the device
  *
- * Concept:   A step consists of parts, each of which ends behind a cycling layer, before a gate, or at
- *            the end of the model.
+ * Concept:   A step consists of parts, each of which ends behind a cycling layer, before a gate, or
+ *            at the end of the model.
  * Threading: one thread.
  */
 #pragma once

@@ -17,6 +17,9 @@
 
 #include "libclient/base/base.h"
 #include "tools/lab/evaluate/evaluate.h"
+#include "tools/lab/evaluate/figures.h"
+#include "tools/lab/evaluate/points.h"
+#include "tools/lab/evaluate/targets.h"
 #include "tools/lab/evaluate/jobs.h"
 #include "tools/lab/common/procs.h"
 #include "tools/lab/workload/stats.h"
