@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A list of shapes: what is taken is a model that mkmodel can write. */
 #include "tests/fuzz/input.h"
+#include "tools/lab/mkmodel/config.h"
 #include "tools/lab/mkmodel/shapes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config - checks a model's sizes, and makes its config.json. */
+#include "tools/lab/mkmodel/config.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 
 #include "kernels/args/args.h"
-#include "tools/lab/mkmodel/hf.h"
 
 const char *mk_dtype_name(enum mm_dtype dtype, bool torch)
 {

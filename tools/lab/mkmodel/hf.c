@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/lab/mkmodel/hf.h"
+#include "tools/lab/mkmodel/config.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -40,30 +40,6 @@ struct mk_format {                  /* how weights are stored */
 };
 
 /**
- * mk_arch_check() - refuse sizes that no model of the family can have
- * @arch: all fields are set
- * @err:  gets the sentence, MK_ERROR_BYTES
- *
- * Return: 0; -EINVAL.
- */
-int mk_arch_check(const struct mm_arch *arch, char *err);
-
-/* Makes the contents of config.json; @dtype becomes its torch_dtype. NULL: no memory. */
-struct json_t *mk_config_json(const struct mm_arch *arch, enum mm_dtype dtype);
-
-/* Returns the name of a type: "F32" and so on; with @torch, as torch spells it: "float32". */
-const char *mk_dtype_name(enum mm_dtype dtype, bool torch);
-
-/**
- * mk_narrow() - convert one F32 to 16 bits, rounded to nearest even
- * @dtype:    MM_DTYPE_F16 or MM_DTYPE_BF16
- * @ret_bits: written only on success
- *
- * Return: 0; -ERANGE the value is not finite, or not representable.
- */
-int mk_narrow(float value, enum mm_dtype dtype, uint16_t *ret_bits);
-
-/**
  * mk_write() - write the model
  * @source: checked
  * @dir:    is created if it does not exist; files of the same names are replaced

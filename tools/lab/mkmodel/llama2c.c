@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "libclient/base/base.h"
+#include "tools/lab/mkmodel/config.h"
 
 #define HEADER_BYTES 28u
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "tools/lab/mkmodel/config.h"
 #include "tools/lab/mkmodel/options.h"
 #include "tools/lab/mkmodel/shapes.h"
 #include "tools/lab/mkmodel/sources.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* narrow - converts F32 to F16 and BF16. */
+#include "tools/lab/mkmodel/narrow.h"
+
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-
-#include "tools/lab/mkmodel/hf.h"
 
 static int narrow_f16(uint32_t bits, uint16_t *ret_bits)
 {

@@ -13,6 +13,8 @@
 #include "kernels/args/args.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "tools/lab/mkmodel/config.h"
+#include "tools/lab/mkmodel/narrow.h"
 
 #define THREADS_MAX 64
 #define JOB_BYTES   (UINT64_C(4) << 20) /* about the size of a write, which has at least one row */

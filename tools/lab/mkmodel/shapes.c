@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "tools/lab/mkmodel/config.h"
 
 struct shapes_reader {
 	const char *path;

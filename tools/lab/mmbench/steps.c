@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/lab/mmbench/steps.h"
+#include "tools/lab/mmbench/steps_options.h"
+#include "tools/lab/mmbench/steps_report.h"
 
 #include <errno.h>
 #include <inttypes.h>

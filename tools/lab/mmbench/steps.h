@@ -34,12 +34,6 @@ struct mm_bench_steps_opts {
 	bool json;
 };
 
-/*
- * Reads the command line. Return: 0; 1 there is nothing more to do; negative errno with a sentence
- * on stderr.
- */
-int mm_bench_steps_options(int argc, char **argv, struct mm_bench_steps_opts *ret_opts);
-
 struct mm_bench_steps_plan {  /* one measurement */
 	uint32_t alpha, beta; /* beta 0: nothing is away */
 	struct mm_plan_set set;
@@ -56,10 +50,6 @@ struct mm_bench_steps_result {
 	uint32_t n;
 	double worst; /* the largest |ratio - 1| */
 };
-
-/* Prints the table, or the JSON object, on stdout. */
-void mm_bench_steps_report(const struct mm_bench_steps_opts *opts,
-			   const struct mm_bench_steps_result *result);
 
 /* The subcommand `mmbench steps`; @argv[0] is "steps". Return: the exit status. */
 int mm_bench_steps(int argc, char **argv);

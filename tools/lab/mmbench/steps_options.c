@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* steps_options - the command line of `mmbench steps`. */
+#include "tools/lab/mmbench/steps_options.h"
+
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +10,6 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/size.h"
-#include "tools/lab/mmbench/steps.h"
 #include "tools/lab/common/words.h"
 #include "libclient/model/shapes.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* steps_report - the results of `mmbench steps`, as a table and as JSON. */
+#include "tools/lab/mmbench/steps_report.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "tools/lab/mmbench/steps.h"
 
 static double step_ratio(const struct mm_bench_steps_plan *p)
 {

@@ -19,6 +19,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/base/base.h"
 #include "tests/unit/tools/mmserve/rig.h"
+#include "tools/lab/mkmodel/config.h"
 #include "tools/mmserve/engine/packs.h"
 
 struct lender { /* the state of a memory that lends */

@@ -24,6 +24,8 @@
 #include "tools/lab/mkmodel/options.h"
 #include "tools/lab/mkmodel/shapes.h"
 #include "tools/lab/mkmodel/sources.h"
+#include "tools/lab/mkmodel/narrow.h"
+#include "tools/lab/mkmodel/config.h"
 #include "libclient/model/shapes.h"
 
 static char dir[256], path[300];
