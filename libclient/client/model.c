@@ -309,7 +309,7 @@ static void phase_reset(struct mm_client *c)
 	mm_client_lock_take(&c->lock);
 	model = c->model;
 	c->model = NULL;
-	mm_steps_forget_plan(&c->steps, &out);
+	mm_steps_drop_plan(&c->steps, &out);
 	mm_step_out_perform(c, &out);
 	mm_close_fd(&c->load_fd);
 	mm_close_fd(&c->store_fd);

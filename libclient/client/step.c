@@ -28,8 +28,8 @@ void mm_step_out_perform(struct mm_client *c, const struct mm_steps_out *out)
 
 int mm_step_unlock(struct mm_client *c, const struct mm_steps_out *out)
 {
-	struct mm_msg words[MM_STEPS_WORDS_MAX];
-	const uint32_t n = mm_steps_words(out, words);
+	struct mm_msg words[MM_STEPS_MESSAGES_MAX];
+	const uint32_t n = mm_steps_messages(out, words);
 	int first = 0;
 
 	mm_step_out_perform(c, out);
@@ -194,8 +194,8 @@ static int step_wait(struct mm_client *c, uint64_t deadline_ns) MM_REQUIRES(mm_c
 
 	while (!r && (may = mm_steps_may_begin(&c->steps, gates_are_aborted(c))) != MM_STEPS_MAY) {
 		waited |= mm_steps_lacks_turn(&c->steps);
-		r = may == MM_STEPS_MUST_ASK_TURN ? mm_turn_request(c)
-						  : mm_link_wait(c, deadline_ns);
+		r = may == MM_STEPS_MUST_REQUEST_TURN ? mm_turn_request(c)
+						      : mm_link_wait(c, deadline_ns);
 	}
 	if (!r && waited)
 		mm_turn_event_drop(c);

@@ -19,11 +19,11 @@ int mm_turn_request(struct mm_client *client)
 	struct mm_steps_out out = { 0 };
 	int r;
 
-	mm_steps_ask_turn(&client->steps, &out);
+	mm_steps_request_turn(&client->steps, &out);
 	r = mm_step_unlock(client, &out);
 	mm_client_lock_take(&client->lock);
 	if (r)
-		mm_steps_turn_unheard(&client->steps);
+		mm_steps_turn_request_lost(&client->steps);
 	return r;
 }
 

@@ -10,7 +10,7 @@ void mm_steps_init(struct mm_steps *s, bool takes_partial)
 	*s = (struct mm_steps){ .takes_partial = takes_partial };
 }
 
-void mm_steps_forget_plan(struct mm_steps *s, struct mm_steps_out *out)
+void mm_steps_drop_plan(struct mm_steps *s, struct mm_steps_out *out)
 {
 	s->state = MM_STEPS_RUN;
 	s->plan = s->next = (struct mm_steps_plan){ 0 };
@@ -25,7 +25,8 @@ void mm_steps_forget_plan(struct mm_steps *s, struct mm_steps_out *out)
  * RESYNC before PARKED, so that the change that PARKED allows is one that puts all gates in order.
  * TURN_DONE is first, since other tenants wait for the turn.
  */
-uint32_t mm_steps_words(const struct mm_steps_out *out, struct mm_msg ret_msgs[MM_STEPS_WORDS_MAX])
+uint32_t mm_steps_messages(const struct mm_steps_out *out,
+			   struct mm_msg ret_msgs[MM_STEPS_MESSAGES_MAX])
 {
 	uint32_t n = 0;
 
@@ -190,13 +191,13 @@ void mm_steps_join_turns(struct mm_steps *s, enum mm_turn_mode mode, struct mm_s
 	out->wake = true;
 }
 
-void mm_steps_ask_turn(struct mm_steps *s, struct mm_steps_out *out)
+void mm_steps_request_turn(struct mm_steps *s, struct mm_steps_out *out)
 {
 	s->turn.requested = true;
 	out->turn_want = true;
 }
 
-void mm_steps_turn_unheard(struct mm_steps *s)
+void mm_steps_turn_request_lost(struct mm_steps *s)
 {
 	s->turn.requested = false;
 }
@@ -217,7 +218,7 @@ enum mm_steps_may mm_steps_may_begin(const struct mm_steps *s, bool gates_aborte
 	const bool runs = s->state == MM_STEPS_RUN || s->state == MM_STEPS_WINDOW;
 
 	if (mm_steps_lacks_turn(s) && !s->turn.requested)
-		return MM_STEPS_MUST_ASK_TURN;
+		return MM_STEPS_MUST_REQUEST_TURN;
 	return runs && !s->broken && !gates_aborted && !mm_steps_lacks_turn(s) ? MM_STEPS_MAY
 									       : MM_STEPS_MUST_WAIT;
 }

@@ -16,7 +16,7 @@
  *             SWITCH or the end. The first plan of a model has no PREPARE: its SWITCH comes in RUN.
  * Ownership:  the driver owns struct mm_steps, may read any member, and changes it only by the
  *             functions below.
- * Sends:      one mm_steps_out is sent in the order of mm_steps_words(). A driver with threads
+ * Sends:      one mm_steps_out is sent in the order of mm_steps_messages(). A driver with threads
  *             decides under its lock and sends after it has released the lock, so the messages of
  *             two calls may arrive in either order. The protocol allows that: a PARKED that
  *             overtakes a RESYNC has the flag BROKEN.
@@ -71,7 +71,7 @@ struct mm_steps {
 
 /* The sum of what calls want done. All zeroes: nothing is to be sent or done. */
 struct mm_steps_out {
-	/* requests to mmd: see mm_steps_words() */
+	/* requests to mmd: see mm_steps_messages() */
 	uint64_t turn_done;    /* serial of the turn that is returned; 0: none */
 	uint64_t resync_epoch; /* epoch of the plan under which a broken step ran; 0: none */
 	uint64_t parked_epoch; /* epoch of PARKED; 0: not parked */
@@ -87,16 +87,17 @@ struct mm_steps_out {
 
 void mm_steps_init(struct mm_steps *s, bool takes_partial);
 /* The model was refused: there is no plan any more; another model may be loaded. */
-void mm_steps_forget_plan(struct mm_steps *s, struct mm_steps_out *out);
+void mm_steps_drop_plan(struct mm_steps *s, struct mm_steps_out *out);
 
 /* ---- sending ---- */
 
-#define MM_STEPS_WORDS_MAX 4
+#define MM_STEPS_MESSAGES_MAX 4
 /*
  * Writes the requests that @out stands for to @ret_msgs, in the order to be sent. Return: how
  * many.
  */
-uint32_t mm_steps_words(const struct mm_steps_out *out, struct mm_msg ret_msgs[MM_STEPS_WORDS_MAX]);
+uint32_t mm_steps_messages(const struct mm_steps_out *out,
+			   struct mm_msg ret_msgs[MM_STEPS_MESSAGES_MAX]);
 
 /* ---- events of mmd; one at a time, and none while one of its plans is being mapped ---- */
 
@@ -142,8 +143,8 @@ static inline bool mm_steps_in_window(const struct mm_steps *s)
 
 enum mm_steps_may {
 	MM_STEPS_MAY,
-	MM_STEPS_MUST_WAIT,     /* until the next @out->wake */
-	MM_STEPS_MUST_ASK_TURN, /* call mm_steps_ask_turn() first */
+	MM_STEPS_MUST_WAIT,         /* until the next @out->wake */
+	MM_STEPS_MUST_REQUEST_TURN, /* call mm_steps_request_turn() first */
 };
 
 /* @gates_aborted: a gate has ABORT, which only a change of the plan clears. */
@@ -163,8 +164,11 @@ static inline bool mm_steps_lacks_turn(const struct mm_steps *s)
 
 /* mmd has let the tenant join the turns, or leave them. */
 void mm_steps_join_turns(struct mm_steps *s, enum mm_turn_mode mode, struct mm_steps_out *out);
-void mm_steps_ask_turn(struct mm_steps *s, struct mm_steps_out *out);
-/* TURN_WANT could not be sent: the next mm_steps_may_begin() requires mm_steps_ask_turn() again. */
-void mm_steps_turn_unheard(struct mm_steps *s);
+void mm_steps_request_turn(struct mm_steps *s, struct mm_steps_out *out);
+/*
+ * TURN_WANT could not be sent: the next mm_steps_may_begin() requires mm_steps_request_turn()
+ * again.
+ */
+void mm_steps_turn_request_lost(struct mm_steps *s);
 /* Returns the turn, if there is one. Return: 0; -EBUSY: a step is open in it, it stays. */
 int mm_steps_yield_turn(struct mm_steps *s, struct mm_steps_out *out);

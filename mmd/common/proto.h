@@ -131,7 +131,7 @@ enum mm_xkind {
 };
 
 enum mm_xhealth_kind {
-	MM_XHEALTH_LOOK = 1, /* health: a sample of the device's state */
+	MM_XHEALTH_SAMPLE = 1, /* health: a sample of the device's state */
 	/* bytes: NVML's event type (kernels/driver/nvml.h); pages: the Xid. */
 	MM_XHEALTH_EVENT,
 	/* NVML does not reach the GPU any more; result: its nvmlReturn_t. */

@@ -123,7 +123,7 @@ static void tenant_check_swap(const struct mm_core *c, const struct mm_c_tenant 
 	if (!any || t->life != MM_LIFE_LIVE)
 		return;
 	for (uint32_t chunk = 0; chunk < t->kv.chunks_max; chunk++)
-		mm_assert(mm_c_kv_holds(t, chunk) || !mm_c_swap_names(c, t, chunk));
+		mm_assert(mm_c_kv_holds(t, chunk) || !mm_c_swap_uses_chunk(c, t, chunk));
 }
 
 static void core_check_accounts(const struct mm_core *c)
@@ -170,7 +170,7 @@ static uint64_t sure_pages_of(const struct mm_core *c, uint32_t domain)
 
 	for (uint32_t i = 0; i < c->ledger.pages; i++) {
 		const struct mm_page *p = &c->ledger.page[i];
-		bool scrubbed = p->tenant == MM_NOBODY && !p->recreating && !p->lost &&
+		bool scrubbed = p->tenant == MM_NO_OWNER && !p->recreating && !p->lost &&
 				domain == MM_DOMAIN_NONE &&
 				(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_SCRUBBING);
 
@@ -185,7 +185,7 @@ static uint64_t sure_pages_of(const struct mm_core *c, uint32_t domain)
  */
 static void core_check_mins(const struct mm_core *c)
 {
-	uint64_t unused[MM_ACCOUNTS_LIMIT], short_pages = 0;
+	uint64_t unused[MM_CORE_ACCOUNTS_MAX], short_pages = 0;
 
 	if (!c->mins_covered || !c->min_sum)
 		return;
@@ -204,7 +204,7 @@ static void core_check_unclaimed(const struct mm_core *c)
 	for (uint32_t i = 0; i < c->ledger.pages; i++) {
 		const struct mm_page *p = &c->ledger.page[i];
 
-		if (c->scratch[i] || p->tenant == MM_NOBODY)
+		if (c->scratch[i] || p->tenant == MM_NO_OWNER)
 			continue;
 		mm_assert(p->state == MM_PAGE_REVOKING);
 		mm_assert(c->tenant[p->tenant].life != MM_LIFE_NONE);

@@ -8,12 +8,12 @@
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/book/quota.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/knobs.h"
 #include "mmd/core/market/controller.h"
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/policy.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 #include "mmd/core/market/worth.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/plans.h"
@@ -23,8 +23,8 @@
 
 static void opts_set_defaults(struct mm_core_opts *o)
 {
-	o->tenants_max = o->tenants_max ? o->tenants_max : MM_TENANTS_DEFAULT;
-	o->accounts_max = o->accounts_max ? o->accounts_max : MM_ACCOUNTS_DEFAULT;
+	o->tenants_max = o->tenants_max ? o->tenants_max : MM_CORE_TENANTS_DEFAULT;
+	o->accounts_max = o->accounts_max ? o->accounts_max : MM_CORE_ACCOUNTS_DEFAULT;
 	o->account_max_pages = o->account_max_pages ? o->account_max_pages : o->pages;
 	o->account_max_pages = MM_MIN(o->account_max_pages, (uint64_t)o->pages);
 	o->jobs_max = o->jobs_max ? o->jobs_max : JOBS_DEFAULT;
@@ -33,11 +33,11 @@ static void opts_set_defaults(struct mm_core_opts *o)
 	o->turn_quantum_max_ns =
 		o->turn_quantum_max_ns ? o->turn_quantum_max_ns : MM_TURN_QUANTUM_BOUND_NS;
 	o->revoke_ns = o->revoke_ns ? o->revoke_ns : MM_REVOKE_NS;
-	o->ask_ns = o->ask_ns ? o->ask_ns : MM_ASK_NS;
+	o->ask_ns = o->ask_ns ? o->ask_ns : MM_ASK_TIMEOUT_NS;
 	o->stop_ns = o->stop_ns ? o->stop_ns : MM_STOP_NS;
 	o->kill_window_ns = o->kill_window_ns ? o->kill_window_ns : MM_KILL_WINDOW_NS;
 	o->kill_max = o->kill_max ? o->kill_max : MM_KILL_MAX;
-	mm_tune_defaults(o);
+	mm_knobs_set_defaults(o);
 }
 
 static void opts_scale_times(struct mm_core_opts *o)
@@ -63,8 +63,8 @@ static bool opts_knobs_are_valid(const struct mm_core_opts *o)
 static bool opts_are_valid(const struct mm_core_opts *o)
 {
 	return o->pages && o->pages < MM_NO_PAGE && o->page_bytes && o->policy < MM_POLICY_COUNT &&
-	       o->tenants_max <= MM_TENANTS_LIMIT && o->tag < MM_TAGS_MAX &&
-	       o->accounts_max > MM_ACCOUNTS_SPARE && o->accounts_max <= MM_ACCOUNTS_LIMIT &&
+	       o->tenants_max <= MM_CORE_TENANTS_MAX && o->tag < MM_TAGS_MAX &&
+	       o->accounts_max > MM_ACCOUNTS_SPARE && o->accounts_max <= MM_CORE_ACCOUNTS_MAX &&
 	       /* All jobs, one for control per tenant included, fit into xfer's ring at once. */
 	       o->jobs_max <= MM_XQ_SLOTS - o->tenants_max && o->kill_max <= MM_KILLS_MAX &&
 	       o->slots <= MM_SLOTS_MAX && o->turn_quantum_max_ns <= MM_TURN_QUANTUM_LIMIT_NS &&
@@ -187,7 +187,7 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.idle = mm_c_idle(c, t),
 		.model_ready = t->model == MM_C_MODEL_READY,
 		.turn_mode = t->turn->mode,
-		.turn_waits = t->turn->wants,
+		.turn_wanted = t->turn->wants,
 		.turns = t->turn->turns,
 		.turns_overdue = t->turn->overdue,
 	};
@@ -244,6 +244,6 @@ enum mm_page_state mm_core_page(const struct mm_core *c, uint32_t page, uint32_t
 	mm_assert(page < c->ledger.pages);
 	p = &c->ledger.page[page];
 	if (ret_tenant)
-		*ret_tenant = p->tenant == MM_NOBODY ? MM_NOBODY : c->tenant[p->tenant].id;
+		*ret_tenant = p->tenant == MM_NO_OWNER ? MM_NO_OWNER : c->tenant[p->tenant].id;
 	return (enum mm_page_state)p->state;
 }

@@ -27,14 +27,14 @@
 
 #include "mm/abi.h"
 
-#define MM_TENANTS_DEFAULT  64
-#define MM_TENANTS_LIMIT    1024
-#define MM_ACCOUNTS_DEFAULT 128
-#define MM_ACCOUNTS_LIMIT   1024
-#define MM_TAGS_MAX         64
-#define MM_NO_PAGE          UINT32_MAX
-#define MM_LAYER_WORDS      16 /* a bit per layer */
-#define MM_NO_TENANT        UINT32_MAX
+#define MM_CORE_TENANTS_DEFAULT  64
+#define MM_CORE_TENANTS_MAX      1024
+#define MM_CORE_ACCOUNTS_DEFAULT 128
+#define MM_CORE_ACCOUNTS_MAX     1024
+#define MM_TAGS_MAX              64
+#define MM_NO_PAGE               UINT32_MAX
+#define MM_LAYER_WORDS           16 /* a bit per layer */
+#define MM_NO_TENANT             UINT32_MAX
 
 #define MM_WEIGHT_DEFAULT 100
 #define MM_WEIGHT_MAX     10000
@@ -45,7 +45,7 @@
 #define MM_TURN_QUANTUM_LIMIT_NS UINT64_C(60000000000) /* the most that an operator may grant */
 
 /* A tenant's id: its index, which the shell may use for tables; the core's tag; a generation. */
-#define MM_TENANT_INDEX(tenant)    ((tenant) & (MM_TENANTS_LIMIT - 1))
+#define MM_TENANT_INDEX(tenant)    ((tenant) & (MM_CORE_TENANTS_MAX - 1))
 #define MM_TENANT_TAG_SHIFT        10
 #define MM_TENANT_GENERATION_SHIFT 16
 
@@ -64,7 +64,7 @@ struct mm_core_opts {
 	uint32_t pages; /* of the pool */
 	uint64_t page_bytes;
 	enum mm_policy policy;
-	uint32_t tenants_max;  /* at once; 0 = MM_TENANTS_DEFAULT */
+	uint32_t tenants_max;  /* at once; 0 = MM_CORE_TENANTS_DEFAULT */
 	uint32_t accounts_max; /* entries, with those kept free for new accounts; 0 = default */
 	uint64_t account_max_pages; /* default max of an account; 0 = the pool */
 	uint32_t jobs_max;          /* xfer jobs outstanding at once; 0 = 256 */
@@ -119,13 +119,13 @@ enum mm_action_kind {
 	MM_ACT_PLAN,
 	/* Write into the xplan region that entry layers of epoch word are mapped now. */
 	MM_ACT_OPEN,
-	MM_ACT_ABORT,      /* set MM_GATE_ABORT in every gate of tenant */
-	MM_ACT_KICK,       /* close the connection; reason; its pages wait for proof */
-	MM_ACT_KILL,       /* SIGKILL by pidfd; reason */
-	MM_ACT_JUDGE,      /* check whether the process is stopped, then mm_core_on_judged() */
-	MM_ACT_ALARM,      /* report reason to the operator */
+	MM_ACT_ABORT,         /* set MM_GATE_ABORT in every gate of tenant */
+	MM_ACT_KICK,          /* close the connection; reason; its pages wait for proof */
+	MM_ACT_KILL,          /* SIGKILL by pidfd; reason */
+	MM_ACT_CHECK_STOPPED, /* check whether the process is stopped, then mm_core_on_stopped_checked() */
+	MM_ACT_ALARM,         /* report reason to the operator */
 	MM_ACT_MODEL_DROP, /* drop tenant's reference to its store */
-	MM_ACT_FORGET, /* tenant: all pages proven free, index may be reused; drop shell state */
+	MM_ACT_TENANT_FREE, /* tenant: all pages proven free, index may be reused; drop shell state */
 };
 
 struct mm_action {
@@ -216,10 +216,11 @@ void mm_core_on_disconnect(struct mm_core *core, uint64_t now_ns, uint32_t tenan
 /* The tenant's process is dead (pidfd) and its connection is closed. */
 void mm_core_on_dead(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
 /*
- * Result of MM_ACT_JUDGE: whether the tenant's process is @stopped by a signal, traced or frozen.
- * Allowed while the queue is being emptied.
+ * Result of MM_ACT_CHECK_STOPPED: whether the tenant's process is @stopped by a signal, traced or
+ * frozen. Allowed while the queue is being emptied.
  */
-void mm_core_on_judged(struct mm_core *core, uint64_t now_ns, uint32_t tenant, bool stopped);
+void mm_core_on_stopped_checked(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
+				bool stopped);
 /* Gets whether the kill-rate breaker is open, and how many kills it allows within its window. */
 void mm_core_kills(const struct mm_core *core, bool *ret_open, uint32_t *ret_max);
 /*
@@ -411,7 +412,7 @@ struct mm_core_tenant {
 	bool idle, model_ready;
 	bool attached; /* xfer serves it or may serve it: DETACH has not completed */
 	enum mm_turn_mode turn_mode;
-	bool turn_waits; /* it has requested a turn that has not begun */
+	bool turn_wanted; /* it has requested a turn that has not begun */
 	uint64_t turns, turns_overdue;
 };
 
@@ -426,7 +427,7 @@ const struct mm_core_plan *mm_core_plan(const struct mm_core *core, uint32_t ten
 enum mm_plan_phase mm_core_plan_phase(const struct mm_core *core, uint32_t tenant);
 /* Returns page @i of a slot's n_pages; MM_NO_PAGE: none. */
 uint32_t mm_core_slot_page(const struct mm_core *core, uint32_t tenant, uint32_t slot, uint32_t i);
-/* Returns a page's state. *ret_tenant: its owner's id, or MM_NOBODY; may be NULL. */
+/* Returns a page's state. *ret_tenant: its owner's id, or MM_NO_OWNER; may be NULL. */
 enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint32_t *ret_tenant);
 
 /*

@@ -15,14 +15,14 @@
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/settle.h"
 #include "mmd/core/plan/swap.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
 int mm_core_on_join(struct mm_core *c, uint64_t now_ns, const struct mm_core_join *join,
 		    uint32_t *ret_tenant)
 {
 	struct mm_c_tenant *t;
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	t = mm_c_life_begin(c, join);
 	if (!t)
 		return MM_E_FULL;
@@ -34,7 +34,7 @@ void mm_core_on_disconnect(struct mm_core *c, uint64_t now_ns, uint32_t tenant)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (!t || !t->connected)
 		return;
 	t->connected = false;
@@ -49,7 +49,7 @@ void mm_core_on_dead(struct mm_core *c, uint64_t now_ns, uint32_t tenant)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (!t)
 		return;
 	t->connected = false;
@@ -64,7 +64,7 @@ int mm_core_on_request(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 	int r;
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (!t || t->kicked)
 		return 0;
 	if (!mm_c_request_is_well_formed(msg))
@@ -86,10 +86,10 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE)
 		return;
-	mm_c_acquit(c, t, stats->steps);
+	mm_c_suspect_clear(c, t, stats->steps);
 	mm_c_load_report(c, t, stats);
 	if (t->sets->alpha_max && mm_c_load_claim(c, t))
 		mm_c_sets_claim(t);
@@ -99,7 +99,7 @@ void mm_core_on_streamed(struct mm_core *c, uint32_t tenant, uint64_t layer_ns)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	mm_c_enter(c, c->now_ns);
+	mm_c_event_begin(c, c->now_ns);
 	if (t && layer_ns)
 		mm_c_load_streamed(t, mm_c_sets_largest_ns(t, layer_ns));
 }
@@ -120,7 +120,7 @@ int mm_core_on_model(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
 	(void)store_bytes;
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (t && t->model != MM_C_MODEL_NONE)
 		return MM_E_PROTOCOL;
 	if (!t || t->life != MM_LIFE_LIVE) {
@@ -139,7 +139,7 @@ int mm_core_on_swap_open(struct mm_core *c, uint64_t now_ns, uint32_t tenant, ui
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE || t->kicked || !t->kv.declared || !bytes)
 		return -EINVAL;
 	return mm_c_swap_open(c, t, bytes);
@@ -149,7 +149,7 @@ void mm_core_on_swap_failed(struct mm_core *c, uint32_t tenant)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	mm_c_enter(c, c->now_ns);
+	mm_c_event_begin(c, c->now_ns);
 	if (t)
 		t->swap->bytes = 0;
 }
@@ -160,7 +160,7 @@ int mm_core_on_swap(struct mm_core *c, uint64_t now_ns, uint32_t tenant, const s
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 	int r;
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (!t || t->kicked || t->life != MM_LIFE_LIVE)
 		return 0; /* behind a BYE, like other requests */
 	r = mm_c_swap_list(c, t, msg, pieces);
@@ -173,7 +173,7 @@ int mm_core_on_swap(struct mm_core *c, uint64_t now_ns, uint32_t tenant, const s
 
 void mm_core_on_memory_error(struct mm_core *c, uint64_t now_ns)
 {
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	mm_c_suspect(c);
 	mm_c_settle(c, now_ns);
 }

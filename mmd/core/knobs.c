@@ -167,7 +167,7 @@ void mm_knob_set(const struct mm_knob *knob, uint64_t value, struct mm_core_opts
 		memcpy((char *)opts + knob->offset, &narrow, sizeof(narrow));
 }
 
-void mm_tune_defaults(struct mm_core_opts *opts)
+void mm_knobs_set_defaults(struct mm_core_opts *opts)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(knob_table); i++)
 		if (!knob_field_get(&knob_table[i], opts))

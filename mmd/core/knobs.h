@@ -29,7 +29,7 @@
 #define MM_AHEAD_NS           (300 * MM_NS_PER_MS)
 #define MM_RECLAIM_NS         (200 * MM_NS_PER_MS)
 #define MM_REVOKE_NS          (2 * MM_NS_PER_S)
-#define MM_ASK_NS             (10 * MM_NS_PER_S)
+#define MM_ASK_TIMEOUT_NS     (10 * MM_NS_PER_S)
 #define MM_STOP_NS            (60 * MM_NS_PER_S)
 #define MM_KILL_WINDOW_NS     (60 * MM_NS_PER_S)
 #define MM_KILL_MAX           8
@@ -62,4 +62,4 @@ const char *mm_knob_choice(const struct mm_knob *knob, const struct mm_core_opts
 void mm_knob_set(const struct mm_knob *knob, uint64_t value, struct mm_core_opts *opts);
 
 /* Sets the knobs that are not set to their defaults. */
-void mm_tune_defaults(struct mm_core_opts *opts);
+void mm_knobs_set_defaults(struct mm_core_opts *opts);

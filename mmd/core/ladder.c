@@ -4,11 +4,11 @@
  *
  * Pages are reclaimed from an account that has more than its max, or more than its min while pages
  * for another account's min are missing: first as the policy takes memory anyway, then chunks in
- * use. When a deadline has passed, the shell first checks the process (MM_ACT_JUDGE): one that is
- * stopped, traced or frozen gets more time. A deadline counts only if the core and xfer were there:
- * it begins again when the core was late itself, and when xfer was down. There are at most kill_max
- * kills within kill_window_ns. Beyond that, pages are counted as overdue as if on_timeout were
- * quarantine, since so many late tenants at once are more likely a fault of mmd.
+ * use. When a deadline has passed, the shell first checks the process (MM_ACT_CHECK_STOPPED): one
+ * that is stopped, traced or frozen gets more time. A deadline counts only if the core and xfer
+ * were there: it begins again when the core was late itself, and when xfer was down. There are at
+ * most kill_max kills within kill_window_ns. Beyond that, pages are counted as overdue as if
+ * on_timeout were quarantine, since so many late tenants at once are more likely a fault of mmd.
  */
 #include "mmd/core/ladder.h"
 
@@ -18,8 +18,8 @@
 #include "mmd/core/market/controller.h"
 #include "mmd/core/book/pages.h"
 #include "mmd/core/book/quota.h"
-#include "mmd/core/book/tell.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/book/emit.h"
+#include "mmd/core/market/demand.h"
 
 /* ---- reclaims ---- */
 
@@ -27,13 +27,13 @@ static void tenant_reclaim_chunks(struct mm_core *c, struct mm_c_tenant *t, uint
 {
 	uint64_t chunks = MM_MIN(mm_div_up(pages, t->kv.chunk_pages), t->kv.held);
 
-	mm_c_kv_ask(c, t, (uint32_t)chunks, c->now_ns + c->opts.ask_ns);
+	mm_c_kv_reclaim_until(c, t, (uint32_t)chunks, c->now_ns + c->opts.ask_ns);
 }
 
 static bool tenant_must_give(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return (t->demand->reclaim_left && t->kv.held) || t->change->state == MM_CHANGE_PREPARED ||
-	       (t->ask_until_ns && t->kv.held && mm_c_over(c, t->account));
+	       (t->reclaim_deadline_ns && t->kv.held && mm_c_over(c, t->account));
 }
 
 /*
@@ -59,7 +59,7 @@ static void account_reclaim(struct mm_core *c, uint32_t account, uint64_t pages)
 
 static uint64_t *tenant_deadline_of(struct mm_c_tenant *t)
 {
-	return t->life == MM_LIFE_LIVE ? &t->ask_until_ns : &t->revoke_at_ns;
+	return t->life == MM_LIFE_LIVE ? &t->reclaim_deadline_ns : &t->revoke_at_ns;
 }
 
 static uint64_t tenant_time_allowed(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -72,7 +72,7 @@ static bool tenant_has_deadline(const struct mm_core *c, const struct mm_c_tenan
 	if (t->killed || t->life == MM_LIFE_NONE || t->life == MM_LIFE_PROVEN)
 		return false;
 	if (t->life == MM_LIFE_LIVE)
-		return !t->kicked && t->connected && t->ask_until_ns;
+		return !t->kicked && t->connected && t->reclaim_deadline_ns;
 	return !t->bye && !t->dead && c->ledger.revoking[mm_c_index(c, t)].head != MM_NO_PAGE;
 }
 
@@ -83,7 +83,7 @@ uint64_t mm_c_ladder_deadline(const struct mm_core *c)
 	if (!c->xfer_up)
 		return due;
 	MM_FOREACH_TENANT(c, t)
-		if (tenant_has_deadline(c, t) && !t->judging)
+		if (tenant_has_deadline(c, t) && !t->stopped_check_due)
 			due = MM_MIN(due, *tenant_deadline_of(t));
 	return due;
 }
@@ -101,14 +101,14 @@ static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)
 
 	if (t->life == MM_LIFE_LIVE) {
 		if (!mm_c_over(c, t->account) || !tenant_must_give(c, t)) {
-			t->ask_until_ns = t->stopped_ns = 0;
+			t->reclaim_deadline_ns = t->stopped_ns = 0;
 			t->overdue = false;
 			return;
 		}
-		if (!t->ask_until_ns)
-			t->ask_until_ns = c->now_ns + c->opts.ask_ns;
+		if (!t->reclaim_deadline_ns)
+			t->reclaim_deadline_ns = c->now_ns + c->opts.ask_ns;
 	}
-	if (!tenant_has_deadline(c, t) || t->judging || !c->xfer_up || c->now_ns < *until)
+	if (!tenant_has_deadline(c, t) || t->stopped_check_due || !c->xfer_up || c->now_ns < *until)
 		return;
 	/* If the core itself is late, it may have kept the tenant from answering. */
 	if (c->now_ns - *until > tenant_time_allowed(c, t) / 2) {
@@ -118,8 +118,8 @@ static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)
 	}
 	if (!mm_c_burst(c))
 		return;
-	t->judging = true;
-	mm_c_emit(c, MM_ACT_JUDGE, t);
+	t->stopped_check_due = true;
+	mm_c_emit(c, MM_ACT_CHECK_STOPPED, t);
 }
 
 void mm_c_ladder(struct mm_core *c)
@@ -171,19 +171,19 @@ static void overdue_wait(struct mm_core *c, struct mm_c_tenant *t, const char *r
 	while (t->life == MM_LIFE_ENDING && !t->attached && list->head != MM_NO_PAGE) {
 		uint32_t page = list->head;
 
-		mm_c_drop(c, page);
-		mm_c_quarantine(c, page, false);
+		mm_c_page_drop(c, page);
+		mm_c_page_quarantine(c, page, false);
 	}
 }
 
-void mm_core_on_judged(struct mm_core *c, uint64_t now_ns, uint32_t tenant, bool stopped)
+void mm_core_on_stopped_checked(struct mm_core *c, uint64_t now_ns, uint32_t tenant, bool stopped)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
-	if (!t || !t->judging)
+	if (!t || !t->stopped_check_due)
 		return;
-	t->judging = false;
+	t->stopped_check_due = false;
 	if (!tenant_has_deadline(c, t))
 		return;
 	if (!stopped)

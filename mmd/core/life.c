@@ -10,8 +10,8 @@
 #include "mmd/core/plan/plans.h"
 #include "mmd/core/book/quota.h"
 #include "mmd/core/plan/swap.h"
-#include "mmd/core/book/tell.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/book/emit.h"
+#include "mmd/core/market/demand.h"
 
 /* ---- joining ---- */
 
@@ -92,7 +92,7 @@ static void tenant_on_proof(struct mm_core *c, struct mm_c_tenant *t)
 	struct mm_page_list *list = &c->ledger.revoking[mm_c_index(c, t)];
 
 	while (list->head != MM_NO_PAGE)
-		mm_c_drop(c, list->head);
+		mm_c_page_drop(c, list->head);
 	t->life = MM_LIFE_PROVEN;
 }
 
@@ -102,7 +102,7 @@ static void tenant_free(struct mm_core *c, struct mm_c_tenant *t)
 
 	if (t->has_store)
 		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
-	mm_c_emit(c, MM_ACT_FORGET, t);
+	mm_c_emit(c, MM_ACT_TENANT_FREE, t);
 	a->tenants--;
 	if (!a->tenants)
 		a->left_at = ++c->departures;

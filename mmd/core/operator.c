@@ -8,7 +8,7 @@
 #include "mmd/core/book/quota.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/market/worth.h"
 
 int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_t alpha,
@@ -17,7 +17,7 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 	uint32_t max;
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_C_MODEL_READY)
 		return MM_E_STALE;
 	max = slots == 2 ? t->sets->alpha_max_two : t->sets->alpha_max;
@@ -41,7 +41,7 @@ int mm_core_account_add(struct mm_core *c, uint64_t account, uint64_t domain,
 {
 	struct mm_account *a, *of = NULL;
 
-	mm_c_enter(c, c->now_ns);
+	mm_c_event_begin(c, c->now_ns);
 	if (domain != account) {
 		of = mm_account_find(c->account, c->accounts_end, domain);
 		if (!of || !of->stays)
@@ -65,7 +65,7 @@ enum mm_quota_outcome mm_core_quota_set(struct mm_core *c, uint64_t now_ns, uint
 {
 	struct mm_account *a = mm_account_find(c->account, c->accounts_end, account);
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (revision && (!a || a->revision != revision))
 		return MM_QUOTA_STALE;
 	if (mm_core_quota_check(c, account, quota))
@@ -86,7 +86,7 @@ static uint32_t account_overdue_pages(const struct mm_core *c, uint32_t index)
 
 	MM_FOREACH_TENANT(c, t)
 		any |= t->account == index && t->life == MM_LIFE_LIVE && t->overdue;
-	return any ? (uint32_t)mm_c_over_seen(c, index) : 0;
+	return any ? (uint32_t)mm_c_over_computed(c, index) : 0;
 }
 
 uint32_t mm_core_accounts_end(const struct mm_core *c)

@@ -14,7 +14,7 @@
 #include "mmd/core/book/pages.h"
 #include "mmd/core/settle.h"
 #include "mmd/core/plan/swap.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
 static bool op_is_swap(uint16_t op)
 {
@@ -45,11 +45,11 @@ static void copy_job_done(struct mm_core *c, const struct mm_job *j, int result,
 	if (!result)
 		mm_c_load_copied(c, j->issued_ns, j->msg.arg[3]);
 	if (c->ledger.page[page].tenant == j->tenant)
-		mm_c_copied(c, t, page, result);
+		mm_c_preload_copied(c, t, page, result);
 	if (fatal)
-		mm_c_quarantine(c, page, true);
+		mm_c_page_quarantine(c, page, true);
 	else if (result && c->ledger.page[page].tenant == j->tenant)
-		mm_c_drop(c, page);
+		mm_c_page_drop(c, page);
 }
 
 /*
@@ -74,9 +74,9 @@ static void core_job_finish(struct mm_core *c, uint32_t job, int result, bool fa
 		if (!result && c->ledger.page[page].suspect)
 			mm_c_quarantine_suspect(c, page);
 		else if (!result)
-			mm_c_scrubbed(c, page);
+			mm_c_page_scrubbed(c, page);
 		else
-			mm_c_quarantine(c, page, fatal || j.msg.opcode == MM_XOP_SCRUB);
+			mm_c_page_quarantine(c, page, fatal || j.msg.opcode == MM_XOP_SCRUB);
 		break;
 	case MM_XOP_SWAP_OUT:
 	case MM_XOP_SWAP_IN:
@@ -93,7 +93,7 @@ int mm_core_on_job_done(struct mm_core *c, uint64_t now_ns, uint64_t job, int re
 
 	if (!slot)
 		return MM_E_PROTOCOL;
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	core_job_finish(c, slot, result, false);
 	mm_c_settle(c, now_ns);
 	return 0;
@@ -104,7 +104,7 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 	uint32_t next;
 
 	(void)xfer_epoch;
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (c->xfer_up)
 		mm_core_on_xfer_down(c, now_ns);
 	c->xfer_up = true;
@@ -139,7 +139,7 @@ void mm_core_on_xfer_fault(struct mm_core *c, uint64_t now_ns)
 {
 	uint32_t job = c->jobs.first;
 
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	if (c->xfer_up)
 		return;
 	if (job && ++c->jobs.job[job - 1].deaths >= 2)

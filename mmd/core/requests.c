@@ -7,9 +7,9 @@
 #include "mmd/core/plan/change.h"
 #include "mmd/core/life.h"
 #include "mmd/core/plan/swap.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/market/turn.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 
 static int request_bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
@@ -24,7 +24,7 @@ static int request_kv_declare(struct mm_core *c, struct mm_c_tenant *t, const st
 	int r = mm_c_kv_declare(c, t, msg);
 
 	if (!r)
-		mm_c_wish_declare(c, t);
+		mm_c_demand_declare(c, t);
 	mm_c_reply(c, t, msg, r);
 	return 0;
 }
@@ -33,7 +33,7 @@ static int request_kv_want(struct mm_core *c, struct mm_c_tenant *t, const struc
 {
 	if (!t->kv.declared || msg->arg[0] > t->kv.chunks_max)
 		return MM_E_PROTOCOL;
-	mm_c_wish_set(c, t, (uint32_t)msg->arg[0]);
+	mm_c_demand_set(c, t, (uint32_t)msg->arg[0]);
 	return 0;
 }
 
@@ -47,12 +47,12 @@ static int request_kv_release(struct mm_core *c, struct mm_c_tenant *t, const st
 	if (!mm_c_kv_holds(t, chunk))
 		return MM_E_PROTOCOL;
 	t->kv.releases++;
-	if (mm_c_swap_names(c, t, chunk)) {
+	if (mm_c_swap_uses_chunk(c, t, chunk)) {
 		mm_c_reply(c, t, msg, -EBUSY);
 		return 0;
 	}
 	mm_c_kv_drop(c, t, chunk);
-	mm_c_wish_released(t);
+	mm_c_demand_released(t);
 	mm_c_reply(c, t, msg, 0);
 	return 0;
 }

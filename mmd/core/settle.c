@@ -17,10 +17,10 @@ static void tenant_settle(struct mm_core *c, struct mm_c_tenant *t)
 	if (t->life == MM_LIFE_NONE)
 		return;
 	if (t->life == MM_LIFE_LIVE)
-		mm_c_change(c, t);
+		mm_c_change_settle(c, t);
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_swap_settle(c, t);
-	mm_c_control(c, t);
+	mm_c_control_settle(c, t);
 	mm_c_life(c, t);
 }
 
@@ -29,10 +29,10 @@ static void tenants_settle(struct mm_core *c)
 {
 	uint32_t end = c->tenants_end;
 
-	c->copy_turn = end ? (c->copy_turn + 1) % end : 0;
-	for (uint32_t i = c->copy_turn; i < end; i++)
+	c->copy_next = end ? (c->copy_next + 1) % end : 0;
+	for (uint32_t i = c->copy_next; i < end; i++)
 		tenant_settle(c, &c->tenant[i]);
-	for (uint32_t i = 0; i < MM_MIN(c->copy_turn, end); i++)
+	for (uint32_t i = 0; i < MM_MIN(c->copy_next, end); i++)
 		tenant_settle(c, &c->tenant[i]);
 }
 
@@ -45,7 +45,7 @@ static void alpha_sum_update(struct mm_core *c)
 	c->stats.alpha_sum_max = MM_MAX(c->stats.alpha_sum_max, sum);
 }
 
-void mm_c_enter(struct mm_core *c, uint64_t now_ns)
+void mm_c_event_begin(struct mm_core *c, uint64_t now_ns)
 {
 	mm_assert(mm_queue_is_empty(&c->queue));
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
@@ -58,14 +58,14 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	c->queue.again = false;
 	tenants_settle(c);
 	mm_c_turns(c);
-	mm_c_expect_anew(c);
+	mm_c_supply_changed(c);
 	mm_c_ladder(c);
-	mm_c_expect_anew(c);
+	mm_c_supply_changed(c);
 	mm_c_controller(c);
 	tenants_settle(c);
 	mm_c_retry_quarantine(c);
-	mm_c_guard(c);
-	mm_c_recycle(c);
+	mm_c_mins_guard(c);
+	mm_c_accounts_recycle(c);
 	mm_c_scrub_all(c);
 	mm_c_create_all(c);
 	alpha_sum_update(c);
@@ -83,7 +83,7 @@ bool mm_core_next(struct mm_core *c, struct mm_action *ret_action)
 
 void mm_core_on_tick(struct mm_core *c, uint64_t now_ns)
 {
-	mm_c_enter(c, now_ns);
+	mm_c_event_begin(c, now_ns);
 	mm_c_settle(c, now_ns);
 }
 

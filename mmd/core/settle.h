@@ -14,6 +14,6 @@
 #include "mmd/core/book/book.h"
 
 /* Begins an event: asserts that the queue is empty and advances the core's time to @now_ns. */
-void mm_c_enter(struct mm_core *c, uint64_t now_ns);
+void mm_c_event_begin(struct mm_core *c, uint64_t now_ns);
 /* Settles at @now_ns. */
 void mm_c_settle(struct mm_core *c, uint64_t now_ns);

@@ -147,7 +147,7 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 	case MM_ACT_KILL:
 		process_kill(s, a->reason);
 		break;
-	case MM_ACT_JUDGE:
+	case MM_ACT_CHECK_STOPPED:
 		s->stopped_check_due = true;
 		s->busy |= s->state == MM_SESSION_OPEN; /* its answer may be in the ring already */
 		break;
@@ -158,7 +158,7 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 	case MM_ACT_MODEL_DROP:
 		mm_load_leave(s);
 		break;
-	case MM_ACT_FORGET:
+	case MM_ACT_TENANT_FREE:
 		mm_session_release(s);
 		break;
 	default:

@@ -140,7 +140,7 @@ int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg)
 {
 	if (msg->id == MM_XHEALTH_EVENT)
 		return health_on_event(pool, msg);
-	if (msg->id == MM_XHEALTH_LOOK)
+	if (msg->id == MM_XHEALTH_SAMPLE)
 		health_on_sample(pool, &msg->health);
 	else if (msg->id == MM_XHEALTH_GONE)
 		health_on_gone(pool, msg);

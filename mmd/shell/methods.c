@@ -340,7 +340,7 @@ static void tenant_turns_fill(const struct mm_core_tenant *t, json_t *to)
 
 	static_assert(MM_ARRAY_SIZE(modes) == MM_TURN_MODES, "a name for each");
 	methods_put_text(turns, "mode", modes[t->turn_mode]);
-	json_object_set_new(turns, "waits", json_boolean(t->turn_waits));
+	json_object_set_new(turns, "waits", json_boolean(t->turn_wanted));
 	methods_put_u64(turns, "begun", t->turns);
 	methods_put_u64(turns, "overdue", t->turns_overdue);
 	json_object_set_new(to, "turns", turns);

@@ -55,7 +55,7 @@ void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts)
 	opts->lend_max_permille = (uint32_t)config->lend_max_permille;
 	if (*config->controller)
 		mm_assert(mm_tune_parse(config->controller, opts, error) == 0);
-	mm_tune_defaults(opts);
+	mm_knobs_set_defaults(opts);
 }
 
 int mm_pool_device(struct mm_pool *pool)

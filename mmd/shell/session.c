@@ -449,8 +449,8 @@ static void session_check_stopped(struct mm_session *s)
 	enum mm_peer_state state = mm_peer_state(s->pid, s->pidfd);
 
 	s->stopped_check_due = false;
-	mm_core_on_judged(s->pool->core, mm_now_ns(), s->tenant,
-			  state == MM_PEER_STOPPED || state == MM_PEER_FROZEN);
+	mm_core_on_stopped_checked(s->pool->core, mm_now_ns(), s->tenant,
+				   state == MM_PEER_STOPPED || state == MM_PEER_FROZEN);
 	mm_pool_settle(s->pool);
 }
 

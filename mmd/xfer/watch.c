@@ -148,7 +148,7 @@ void mm_xwatch_read(const struct mm_xwatch *watch, struct mm_xmsg *ret_msg)
 {
 	*ret_msg = (struct mm_xmsg){ .magic = MM_PROTO_MAGIC,
 				     .kind = MM_X_HEALTH,
-				     .id = MM_XHEALTH_LOOK };
+				     .id = MM_XHEALTH_SAMPLE };
 	(void)watch_read(watch, &ret_msg->health);
 }
 
@@ -186,7 +186,7 @@ static void watch_send(const struct mm_xwatch *watch, const struct mm_xmsg *msg)
 	struct pollfd pollfd = { .fd = watch->write_fd, .events = POLLOUT };
 
 	while (write(watch->write_fd, msg, sizeof(*msg)) < 0) {
-		if (msg->id == MM_XHEALTH_LOOK || watch_is_ending(watch))
+		if (msg->id == MM_XHEALTH_SAMPLE || watch_is_ending(watch))
 			return;
 		(void)poll(&pollfd, 1, WAIT_MS);
 	}
@@ -214,7 +214,7 @@ static void watch_send_state(struct mm_xwatch *watch)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 			       .kind = MM_X_HEALTH,
-			       .id = MM_XHEALTH_LOOK };
+			       .id = MM_XHEALTH_SAMPLE };
 	int result = watch_read(watch, &msg.health);
 
 	watch_send(watch, &msg);

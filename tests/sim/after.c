@@ -40,7 +40,7 @@ void h_calm(struct world *w)
 	W_FOREACH(w, p) {
 		p->frozen = false;
 		if (p->hostile || (p->alive && !p->connected))
-			w_die(w, p);
+			w_kill(w, p);
 		if (p->used)
 			mm_core_plan_set(w->core, w->now_ns, p->tenant, -1, 0, &max);
 		w_drain(w);
@@ -203,7 +203,7 @@ void h_end(struct world *w)
 	struct mm_core_stats s;
 
 	W_FOREACH(w, p)
-		w_die(w, p);
+		w_kill(w, p);
 	for (uint32_t i = 0; i < 60; i++)
 		h_round(w, 200 * MM_NS_PER_MS);
 	mm_core_stats(w->core, &s);

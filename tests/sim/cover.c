@@ -2,7 +2,7 @@
 #include "tests/sim/cover.h"
 
 #include "mmd/core/book/book.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/plan/change.h"
 
 #define COVER_NAME(name) #name,

@@ -387,7 +387,7 @@ static void operator_act(struct world *w)
 void h_kill(struct world *w, struct w_proc *p)
 {
 	h_count(H_DEATHS, p->alive);
-	w_die(w, p);
+	w_kill(w, p);
 }
 
 void h_disconnect(struct world *w, struct w_proc *p)
@@ -546,7 +546,7 @@ static void count_rest(const struct world *w)
 	h_count(H_TURNS, s.turns);
 	h_count(H_TURNS_OVERDUE, s.turns_overdue);
 	h_count(H_QUARANTINES, s.pages[MM_PAGE_QUARANTINE]);
-	h_count(H_STOPPED_CHECKS, w->acts_of[MM_ACT_JUDGE]);
+	h_count(H_STOPPED_CHECKS, w->acts_of[MM_ACT_CHECK_STOPPED]);
 	h_count(H_RECREATES, w->jobs_of[MM_XOP_RECREATE]);
 	h_count(H_SWAPS, w->events_of[MM_EV_SWAPPED]);
 	h_count(H_REFUSALS, w->refused);

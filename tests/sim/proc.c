@@ -149,7 +149,7 @@ void w_disconnect(struct world *w, struct w_proc *p)
 	w_drain(w);
 }
 
-void w_die(struct world *w, struct w_proc *p)
+void w_kill(struct world *w, struct w_proc *p)
 {
 	if (!p->alive)
 		return;
@@ -225,7 +225,7 @@ static void messages_send(struct world *w, struct w_proc *p, const struct mm_ste
 
 	/* A process that gives its turn back, or parks, runs no step. */
 	mm_assert(p->hostile || !p->machine.open || (!out->turn_done && !out->parked_epoch));
-	messages.n = mm_steps_words(out, messages.msg);
+	messages.n = mm_steps_messages(out, messages.msg);
 	if (w->late_permille && messages_hold_up(w, p, &messages))
 		return;
 	for (uint32_t i = 0; i < messages.n; i++)
@@ -359,7 +359,7 @@ void w_turn_want(struct world *w, struct w_proc *p)
 {
 	struct mm_steps_out out = { 0 };
 
-	mm_steps_ask_turn(&p->machine, &out);
+	mm_steps_request_turn(&p->machine, &out);
 	messages_send(w, p, &out, false);
 }
 
@@ -415,7 +415,7 @@ static bool step_begin(struct world *w, struct w_proc *p)
 	const enum mm_steps_may may = mm_steps_may_begin(&p->machine, false);
 
 	w->held_by_mapping += may == MM_STEPS_MUST_WAIT && p->mapping_full;
-	if (may == MM_STEPS_MUST_ASK_TURN)
+	if (may == MM_STEPS_MUST_REQUEST_TURN)
 		w_turn_want(w, p);
 	if (may != MM_STEPS_MAY)
 		return false;

@@ -239,10 +239,10 @@ static void action_perform(struct world *w, const struct mm_action *a)
 		mm_assert(a->reason && w->kills < MM_ARRAY_SIZE(w->kill));
 		w->kill[w->kills++] = a->tenant;
 		return;
-	case MM_ACT_JUDGE:
-		mm_core_on_judged(w->core, w->now_ns, a->tenant, p && p->frozen);
+	case MM_ACT_CHECK_STOPPED:
+		mm_core_on_stopped_checked(w->core, w->now_ns, a->tenant, p && p->frozen);
 		return;
-	case MM_ACT_FORGET:
+	case MM_ACT_TENANT_FREE:
 		mm_assert(p && !p->connected);
 		p->used = false;
 		w_slots_drop(p);
@@ -275,7 +275,7 @@ void w_drain(struct world *w)
 		w->kills = 0;
 		for (uint32_t i = 0; i < n; i++)
 			if (w_proc_of(w, kill[i]))
-				w_die(w, w_proc_of(w, kill[i]));
+				w_kill(w, w_proc_of(w, kill[i]));
 	} while (n || w->kicks || w->kills);
 }
 
@@ -459,7 +459,7 @@ static void world_check_accounts(struct world *w, const uint64_t *pages_of)
 /* Checks that free pages are clean and unused. Counts the others by owner. */
 static void world_check_pages(const struct world *w, uint64_t *pages_of)
 {
-	uint8_t proc[MM_TENANTS_LIMIT];
+	uint8_t proc[MM_CORE_TENANTS_MAX];
 	bool in_use[W_PAGES];
 
 	memset(proc, W_PROCS, sizeof(proc));

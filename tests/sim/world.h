@@ -67,7 +67,7 @@ struct w_copy {
 
 /* Messages that a thread has decided to send, but is held up before sending. */
 struct w_messages {
-	struct mm_msg msg[MM_STEPS_WORDS_MAX];
+	struct mm_msg msg[MM_STEPS_MESSAGES_MAX];
 	uint32_t next, n;
 	uint64_t decided; /* number of the decision; it grows */
 	bool service;     /* it is the service thread, which handles the events of mmd */
@@ -194,7 +194,7 @@ struct world {
 	uint64_t actions_hash;
 
 	/* Counters of what happened, for tests that require a minimum. */
-	uint64_t acts_of[MM_ACT_FORGET + 1], jobs_of[MM_XOP_COUNT], events_of[MM_EV_COUNT];
+	uint64_t acts_of[MM_ACT_TENANT_FREE + 1], jobs_of[MM_XOP_COUNT], events_of[MM_EV_COUNT];
 	uint64_t refused, switched_partly, steps, crossed;
 	uint64_t held_by_mapping; /* steps that waited for a mapping */
 	/* decisions of machines to send; decisions that were held up */
@@ -281,7 +281,7 @@ static inline bool w_is_parked(const struct w_proc *p)
 
 struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features);
 void w_disconnect(struct world *w, struct w_proc *p);
-void w_die(struct world *w, struct w_proc *p);
+void w_kill(struct world *w, struct w_proc *p);
 int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg);
 /* Offers a model: layers of @layer_pages pages each, less a bit; group 0 has @resident_pages. */
 void w_model(struct world *w, struct w_proc *p, uint64_t store, uint32_t layers,

@@ -13,10 +13,10 @@
  *             index), or is in that of an account that stays.
  * Ownership:  The core owns the table. An entry exists while the operator's configuration names it,
  *             or while it has tenants, charges, or pages that it was the last to have. Such pages
- *             are created anew when entries run short (mm_c_recycle()).
+ *             are created anew when entries run short (mm_c_accounts_recycle()).
  * Threading:  core thread only.
  * Invariants: No charge exceeds max_pages; the sum of all min_pages is at most the pool.
- * Limits:     the entries that the caller provides, at most MM_ACCOUNTS_LIMIT.
+ * Limits:     the entries that the caller provides, at most MM_CORE_ACCOUNTS_MAX.
  */
 #pragma once
 

@@ -31,11 +31,11 @@
 /* time between retries of pages that are quarantined or could not be created */
 #define MM_PAGE_RETRY_NS MM_NS_PER_S
 /* after so long a wait for KV, chunks are kept back for the tenant, for as long */
-#define MM_TURN_NS (MM_NS_PER_S / 2)
+#define MM_KV_KEEP_NS (MM_NS_PER_S / 2)
 /* a turn may be extended to this if its layers take long to return home; their pages are kept */
 #define MM_TURN_STRETCH_NS (2 * MM_NS_PER_S)
 /* after so long a wait, weights of accounts no longer count */
-#define MM_PATIENCE_NS (2 * MM_NS_PER_S)
+#define MM_STARVED_NS (2 * MM_NS_PER_S)
 /* least time between two searches for sets because claims have changed */
 #define MM_CLAIM_NS       MM_NS_PER_S
 #define MM_CREATE_BATCH   MM_FD_BATCH_MAX
@@ -64,7 +64,7 @@ struct mm_change;
 struct mm_c_sets;
 struct mm_c_swap;
 struct mm_plans;
-struct mm_wish;
+struct mm_demand;
 struct mm_c_lends;
 struct mm_c_turn;
 struct mm_market;
@@ -77,10 +77,10 @@ struct mm_c_tenant {
 	bool connected, bye, dead, kicked, killed;
 	uint64_t revoke_at_ns;
 	/* deadline to give what its account must give; 0: nothing is due */
-	uint64_t ask_until_ns;
-	uint64_t stopped_ns; /* when the ladder learned that it is stopped; 0: it runs */
-	bool judging;        /* the shell is checking whether it is stopped */
-	bool overdue;        /* its deadline has passed and it is alive */
+	uint64_t reclaim_deadline_ns;
+	uint64_t stopped_ns;    /* when the ladder learned that it is stopped; 0: it runs */
+	bool stopped_check_due; /* the shell is checking whether it is stopped */
+	bool overdue;           /* its deadline has passed and it is alive */
 	/* set at a memory error; SEEN: it has reported suspect_steps since */
 	enum mm_suspect suspect;
 	uint64_t suspect_steps;
@@ -113,7 +113,7 @@ struct mm_c_tenant {
 	struct mm_c_load load;
 
 	/* market */
-	struct mm_wish *demand;
+	struct mm_demand *demand;
 	struct mm_c_lends *lends;
 	struct mm_c_turn *turn;
 };
@@ -149,7 +149,7 @@ struct mm_core {
 
 	struct mm_c_tenant *tenant;
 	uint32_t tenants_end; /* indices at or above it are not in use */
-	uint16_t generation[MM_TENANTS_LIMIT];
+	uint16_t generation[MM_CORE_TENANTS_MAX];
 	uint32_t entries_max;
 
 	struct mm_plans *plans;
@@ -158,7 +158,7 @@ struct mm_core {
 
 	struct mm_core_stats stats;
 	uint32_t *scratch;  /* scratch space of mm_core_check(), one entry per page */
-	uint32_t copy_turn; /* index of the tenant whose copies are issued first */
+	uint32_t copy_next; /* index of the tenant whose copies are issued first */
 	uint32_t *storage;  /* tables of all tenants */
 };
 
@@ -173,13 +173,13 @@ static inline uint64_t mm_c_time(const struct mm_core *c, uint64_t ns)
 }
 
 /* Call this when what tenants wait for, or whether they are idle, has changed. */
-static inline void mm_c_sum_anew(struct mm_core *c)
+static inline void mm_c_demand_changed(struct mm_core *c)
 {
 	c->waiting++;
 }
 
 /* Call this when other pages are on their way than before, or time has passed. */
-static inline void mm_c_expect_anew(struct mm_core *c)
+static inline void mm_c_supply_changed(struct mm_core *c)
 {
 	c->coming++;
 }

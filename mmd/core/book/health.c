@@ -22,21 +22,21 @@ void mm_c_suspect(struct mm_core *c)
 		t->suspect = MM_SUSPECT;
 }
 
-void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps)
+void mm_c_suspect_clear(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps)
 {
 	if (t->suspect == MM_SUSPECT) {
 		t->suspect = MM_SUSPECT_SEEN;
 		t->suspect_steps = steps;
 	} else if (t->suspect == MM_SUSPECT_SEEN && steps - t->suspect_steps >= PROOF_STEPS) {
 		t->suspect = MM_SUSPECT_NOT;
-		mm_ledger_acquit(&c->ledger, mm_c_index(c, t));
+		mm_ledger_suspect_clear(&c->ledger, mm_c_index(c, t));
 	}
 }
 
 /* The page is not created anew at once: by the retry, the driver has recorded what it found. */
 void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page)
 {
-	mm_c_quarantine(c, page, false);
+	mm_c_page_quarantine(c, page, false);
 	c->stats.suspects_quarantined++;
 	c->quarantine_retries = 0;
 	if (c->quarantine_retry_ns <= c->now_ns)

@@ -17,6 +17,6 @@ void mm_c_suspect(struct mm_core *c);
  * Clears the tenant if it has computed since the error. @steps: the number of steps that it has
  * done.
  */
-void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps);
+void mm_c_suspect_clear(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps);
 /* Quarantines a suspect page that came free; it is created anew later. */
 void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page);

@@ -4,7 +4,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/book/pages.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
 bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk)
 {
@@ -52,24 +52,24 @@ void mm_c_kv_give(struct mm_core *c, struct mm_c_tenant *t)
 
 	mm_assert(chunk < t->kv.chunks_max);
 	for (uint32_t i = 0; i < t->kv.chunk_pages; i++) {
-		uint32_t page = mm_c_reserve(c, t);
+		uint32_t page = mm_c_page_reserve(c, t);
 
 		mm_ledger_give(&c->ledger, page, MM_PAGE_KV);
-		mm_c_map(c, t, MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i, page);
-		mm_c_fds(c, t, page);
+		mm_c_map_set(c, t, MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i, page);
+		mm_c_fds_send(c, t, page);
 	}
 	t->kv.held_map[chunk / 64] |= UINT64_C(1) << (chunk % 64);
 	t->kv.held++;
-	mm_c_sum_anew(c);
+	mm_c_demand_changed(c);
 	c->stats.grants++;
-	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { chunk } });
+	mm_c_event_send(c, t, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { chunk } });
 }
 
 void mm_c_kv_drop(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunk)
 {
 	for (uint32_t i = 0; i < t->kv.chunk_pages; i++) {
-		mm_c_drop(c, mm_c_kv_chunk_page(t, chunk, i));
-		mm_c_map(c, t, MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i, MM_NO_PAGE);
+		mm_c_page_drop(c, mm_c_kv_chunk_page(t, chunk, i));
+		mm_c_map_set(c, t, MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i, MM_NO_PAGE);
 	}
 	t->kv.held_map[chunk / 64] &= ~(UINT64_C(1) << (chunk % 64));
 	t->kv.held--;

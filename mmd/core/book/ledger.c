@@ -44,7 +44,7 @@ static struct mm_page_list *page_list_of(struct mm_ledger *l, const struct mm_pa
 	case MM_PAGE_FREE:
 		return &l->free[p->domain];
 	case MM_PAGE_DIRTY:
-		return p->tenant == MM_NOBODY && !p->job ? &l->scrub : NULL;
+		return p->tenant == MM_NO_OWNER && !p->job ? &l->scrub : NULL;
 	case MM_PAGE_QUARANTINE:
 		return &l->quarantine;
 	case MM_PAGE_REVOKING:
@@ -57,7 +57,7 @@ static struct mm_page_list *page_list_of(struct mm_ledger *l, const struct mm_pa
 static bool page_is_inflight(const struct mm_page *p)
 {
 	return p->state == MM_PAGE_SCRUBBING ||
-	       (p->state == MM_PAGE_DIRTY && p->tenant == MM_NOBODY);
+	       (p->state == MM_PAGE_DIRTY && p->tenant == MM_NO_OWNER);
 }
 
 /* Removes the page from every count and list; the caller changes it, then calls page_list_in(). */
@@ -102,13 +102,13 @@ void mm_ledger_init(struct mm_ledger *l, struct mm_page *page, uint32_t pages)
 	l->count[MM_PAGE_NONE] = l->touched[MM_DOMAIN_NONE] = pages;
 	for (uint32_t i = 0; i < MM_DOMAINS; i++)
 		l->free[i] = LIST_NULL;
-	for (uint32_t i = 0; i < MM_TENANTS_LIMIT; i++)
+	for (uint32_t i = 0; i < MM_CORE_TENANTS_MAX; i++)
 		l->revoking[i] = LIST_NULL;
 	l->scrub = l->quarantine = LIST_NULL;
 	for (uint32_t i = 0; i < pages; i++)
 		page[i] = (struct mm_page){ .next = MM_NO_PAGE,
 					    .prev = MM_NO_PAGE,
-					    .tenant = MM_NOBODY,
+					    .tenant = MM_NO_OWNER,
 					    .state = MM_PAGE_NONE,
 					    .domain = MM_DOMAIN_NONE,
 					    .last = MM_DOMAIN_NONE,
@@ -138,7 +138,7 @@ void mm_ledger_scrub_begin(struct mm_ledger *l, uint32_t page, uint32_t job, boo
 	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->state == MM_PAGE_DIRTY || (p->state == MM_PAGE_FREE && recreate));
-	mm_assert(p->tenant == MM_NOBODY && !p->job && job);
+	mm_assert(p->tenant == MM_NO_OWNER && !p->job && job);
 	p->state = MM_PAGE_SCRUBBING;
 	p->recreating = recreate;
 	p->job = job;
@@ -169,7 +169,7 @@ void mm_ledger_quarantine(struct mm_ledger *l, uint32_t page, bool poisoned)
 	p->state = MM_PAGE_QUARANTINE;
 	l->suspects -= p->suspect;
 	p->suspect = false;
-	p->tenant = MM_NOBODY;
+	p->tenant = MM_NO_OWNER;
 	p->job = 0;
 	p->poisoned = poisoned;
 	page_list_in(l, page);
@@ -222,7 +222,7 @@ void mm_ledger_give(struct mm_ledger *l, uint32_t page, enum mm_page_state state
 {
 	struct mm_page *p = page_list_out(l, page);
 
-	mm_assert(p->tenant != MM_NOBODY && !p->job);
+	mm_assert(p->tenant != MM_NO_OWNER && !p->job);
 	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_PARAM ||
 		  p->state == MM_PAGE_SLOT);
 	mm_assert(state == MM_PAGE_PARAM || state == MM_PAGE_SLOT || state == MM_PAGE_KV);
@@ -243,11 +243,11 @@ void mm_ledger_drop(struct mm_ledger *l, uint32_t page)
 {
 	struct mm_page *p = page_list_out(l, page);
 
-	mm_assert(p->tenant != MM_NOBODY);
+	mm_assert(p->tenant != MM_NO_OWNER);
 	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_KV ||
 		  p->state == MM_PAGE_REVOKING);
 	p->state = MM_PAGE_DIRTY;
-	p->tenant = MM_NOBODY;
+	p->tenant = MM_NO_OWNER;
 	page_list_in(l, page);
 }
 
@@ -264,7 +264,7 @@ void mm_ledger_suspect(struct mm_ledger *l)
 	}
 }
 
-void mm_ledger_acquit(struct mm_ledger *l, uint32_t tenant)
+void mm_ledger_suspect_clear(struct mm_ledger *l, uint32_t tenant)
 {
 	for (uint32_t i = 0; i < l->pages; i++) {
 		if (l->page[i].tenant != tenant)
@@ -302,7 +302,7 @@ static uint32_t page_list_check(const struct mm_ledger *l, const struct mm_page_
 
 static void page_check(const struct mm_page *p)
 {
-	bool owned = p->tenant != MM_NOBODY;
+	bool owned = p->tenant != MM_NO_OWNER;
 
 	switch (p->state) {
 	case MM_PAGE_NONE:
@@ -368,7 +368,7 @@ void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t 
 		count[l->page[i].state]++;
 		suspects += l->page[i].suspect;
 		inflight += page_is_inflight(&l->page[i]);
-		scrub += l->page[i].state == MM_PAGE_DIRTY && l->page[i].tenant == MM_NOBODY &&
+		scrub += l->page[i].state == MM_PAGE_DIRTY && l->page[i].tenant == MM_NO_OWNER &&
 			 !l->page[i].job;
 	}
 	mm_assert(!memcmp(count, l->count, sizeof(count)));

@@ -23,13 +23,13 @@
 
 #include "mmd/core/core.h"
 
-#define MM_NOBODY      UINT32_MAX
-#define MM_DOMAIN_NONE MM_ACCOUNTS_LIMIT /* no account has had it since it was created */
-#define MM_DOMAINS     (MM_ACCOUNTS_LIMIT + 1)
+#define MM_NO_OWNER    UINT32_MAX
+#define MM_DOMAIN_NONE MM_CORE_ACCOUNTS_MAX /* no account has had it since it was created */
+#define MM_DOMAINS     (MM_CORE_ACCOUNTS_MAX + 1)
 
 struct mm_page {
 	uint32_t next, prev; /* neighbours on its list; MM_NO_PAGE at the ends */
-	uint32_t tenant;     /* index of the owner, or MM_NOBODY */
+	uint32_t tenant;     /* index of the owner, or MM_NO_OWNER */
 	uint32_t job;        /* slot + 1 of the job that writes it; 0: none */
 	uint8_t state;       /* enum mm_page_state */
 	uint16_t domain;     /* domain of the account that had it last, or MM_DOMAIN_NONE */
@@ -54,7 +54,7 @@ struct mm_ledger {
 	struct mm_page_list free[MM_DOMAINS]; /* by domain */
 	struct mm_page_list scrub;            /* DIRTY pages without an owner and without a job */
 	struct mm_page_list quarantine;
-	struct mm_page_list revoking[MM_TENANTS_LIMIT];
+	struct mm_page_list revoking[MM_CORE_TENANTS_MAX];
 	/* DIRTY and SCRUBBING pages without an owner, by the domain that they will be in */
 	uint32_t inflight[MM_DOMAINS];
 	uint32_t inflight_all;
@@ -115,7 +115,7 @@ void mm_ledger_drop(struct mm_ledger *l, uint32_t page);
  */
 void mm_ledger_suspect(struct mm_ledger *l);
 /* Removes the mark from the pages of a tenant that is cleared. */
-void mm_ledger_acquit(struct mm_ledger *l, uint32_t tenant);
+void mm_ledger_suspect_clear(struct mm_ledger *l, uint32_t tenant);
 
 /* Notes that @job writes an owned DIRTY page, or creates a page; 0: the job has ended. */
 void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job);

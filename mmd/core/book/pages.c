@@ -3,9 +3,9 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
-uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t)
+uint32_t mm_c_page_reserve(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_account *a = &c->account[t->account];
 	uint32_t page;
@@ -17,7 +17,7 @@ uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t)
 	return page;
 }
 
-void mm_c_drop(struct mm_core *c, uint32_t page)
+void mm_c_page_drop(struct mm_core *c, uint32_t page)
 {
 	mm_ledger_drop(&c->ledger, page);
 }
@@ -35,7 +35,7 @@ static void page_uncharge(struct mm_core *c, uint32_t page)
 	mm_ledger_charge(&c->ledger, page, MM_DOMAIN_NONE, false);
 }
 
-void mm_c_scrubbed(struct mm_core *c, uint32_t page)
+void mm_c_page_scrubbed(struct mm_core *c, uint32_t page)
 {
 	struct mm_page *p = &c->ledger.page[page];
 
@@ -49,7 +49,7 @@ void mm_c_scrubbed(struct mm_core *c, uint32_t page)
  * The account that had the page last is charged; a page that no account ever had is charged to
  * none.
  */
-void mm_c_quarantine(struct mm_core *c, uint32_t page, bool poisoned)
+void mm_c_page_quarantine(struct mm_core *c, uint32_t page, bool poisoned)
 {
 	struct mm_page *p = &c->ledger.page[page];
 
@@ -68,7 +68,7 @@ bool mm_c_job_on_page(struct mm_core *c, enum mm_xop op, uint32_t page, uint32_t
 {
 	if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
 		return false;
-	*ret_job = mm_c_job_issue(c, MM_NOBODY,
+	*ret_job = mm_c_job_issue(c, MM_NO_OWNER,
 				  &(struct mm_msg){ .opcode = (uint16_t)op, .arg = { page } });
 	return true;
 }

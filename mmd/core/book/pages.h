@@ -12,12 +12,12 @@
 /*
  * Charges a page to the account of the tenant and reserves it; the caller has checked that it can.
  */
-uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t);
+uint32_t mm_c_page_reserve(struct mm_core *c, struct mm_c_tenant *t);
 /* Takes a page from its tenant. The charge stays until the page is scrubbed. */
-void mm_c_drop(struct mm_core *c, uint32_t page);
+void mm_c_page_drop(struct mm_core *c, uint32_t page);
 /* Handles the end of a scrub or of a RECREATE that succeeded. */
-void mm_c_scrubbed(struct mm_core *c, uint32_t page);
+void mm_c_page_scrubbed(struct mm_core *c, uint32_t page);
 /* Quarantines a page. @poisoned: it is never retried. */
-void mm_c_quarantine(struct mm_core *c, uint32_t page, bool poisoned);
+void mm_c_page_quarantine(struct mm_core *c, uint32_t page, bool poisoned);
 /* Issues a job on a page that has no owner. Returns false if there is no room for it. */
 bool mm_c_job_on_page(struct mm_core *c, enum mm_xop op, uint32_t page, uint32_t *ret_job);

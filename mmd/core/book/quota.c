@@ -3,8 +3,8 @@
  * Quotas of the operator: what accounts may have, what is kept for them, and who comes first. A min
  * is kept, not owed: there are enough FREE pages for all unused mins, in a domain that may have
  * them as they are: its own, or none. A page that another domain had does not count, since a
- * hostile tenant may still hold it. mm_c_guard() creates pages anew until there are enough; a grant
- * to other accounts never leaves fewer.
+ * hostile tenant may still hold it. mm_c_mins_guard() creates pages anew until there are enough; a
+ * grant to other accounts never leaves fewer.
  */
 #include "mmd/core/book/quota.h"
 
@@ -120,7 +120,7 @@ static bool page_recreate(struct mm_core *c, uint32_t page)
 	return true;
 }
 
-void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
+void mm_c_pages_convert(struct mm_core *c, uint32_t account, uint64_t pages)
 {
 	struct mm_ledger *l = &c->ledger;
 	uint32_t domain = c->account[account].domain;
@@ -149,7 +149,7 @@ static bool mins_are_covered(struct mm_core *c)
 	return mins_current(c)->shortfall <= c->ledger.free[MM_DOMAIN_NONE].length;
 }
 
-void mm_c_guard(struct mm_core *c)
+void mm_c_mins_guard(struct mm_core *c)
 {
 	if (c->mins_covered)
 		return;
@@ -200,7 +200,7 @@ static uint32_t entries_used(struct mm_core *c, uint32_t *ret_first)
 	return used;
 }
 
-void mm_c_recycle(struct mm_core *c)
+void mm_c_accounts_recycle(struct mm_core *c)
 {
 	uint32_t first;
 
@@ -337,7 +337,7 @@ uint64_t mm_c_over(struct mm_core *c, uint32_t account)
 	return pages_over(c, account, mins_uncovered(c) ? mins_current(c) : NULL);
 }
 
-uint64_t mm_c_over_seen(const struct mm_core *c, uint32_t account)
+uint64_t mm_c_over_computed(const struct mm_core *c, uint32_t account)
 {
 	struct mm_c_mins m;
 

@@ -16,14 +16,14 @@
 struct mm_c_mins {
 	uint64_t changes, revision;
 	uint64_t all;
-	uint64_t shortfall;                 /* pages in no domain that the mins need */
-	uint64_t unused[MM_ACCOUNTS_LIMIT]; /* by domain */
+	uint64_t shortfall;                    /* pages in no domain that the mins need */
+	uint64_t unused[MM_CORE_ACCOUNTS_MAX]; /* by domain */
 };
 
 /* Returns the pages that an account must give. */
 uint64_t mm_c_over(struct mm_core *c, uint32_t account);
 /* Like mm_c_over(), but computes the mins without storing them. */
-uint64_t mm_c_over_seen(const struct mm_core *c, uint32_t account);
+uint64_t mm_c_over_computed(const struct mm_core *c, uint32_t account);
 /*
  * Opens an entry for the key @account, with the default quota. Returns NULL if the table is full.
  */
@@ -47,19 +47,19 @@ uint64_t mm_c_grantable(struct mm_core *c, uint32_t account);
  */
 uint64_t mm_c_kept_from(struct mm_core *c, uint32_t account);
 /* Creates free pages of other domains anew, so that @pages become grantable for @account. */
-void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages);
+void mm_c_pages_convert(struct mm_core *c, uint32_t account, uint64_t pages);
 /* Returns the unused pages of all mins. */
 uint64_t mm_c_unused_mins(struct mm_core *c);
 /* Returns the pages that may be taken from @account for others: those beyond its min. */
 uint64_t mm_c_excess(const struct mm_core *c, uint32_t account);
 /* Creates pages anew that the mins need. */
-void mm_c_guard(struct mm_core *c);
+void mm_c_mins_guard(struct mm_core *c);
 /* True if a min needs pages that come free to be created anew, not only scrubbed. */
 bool mm_c_scrub_recreates(struct mm_core *c);
 /*
  * Creates pages of departed accounts anew if entries run short, so that their entries become free.
  */
-void mm_c_recycle(struct mm_core *c);
+void mm_c_accounts_recycle(struct mm_core *c);
 /* Returns the pages in no domain that the mins lack and that are not on their way. */
 uint64_t mm_c_mins_missing(struct mm_core *c);
 /* True if @pages can be reserved for the tenant now. */

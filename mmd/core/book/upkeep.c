@@ -6,7 +6,7 @@
 #include "mmd/core/book/health.h"
 #include "mmd/core/book/pages.h"
 #include "mmd/core/book/quota.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
 void mm_c_scrub_all(struct mm_core *c)
 {
@@ -75,7 +75,7 @@ static void page_batch_create(struct mm_core *c, uint32_t first)
 
 	while (n < MM_CREATE_BATCH && page_is_creatable(c, first + n))
 		n++;
-	job = mm_c_job_issue(c, MM_NOBODY,
+	job = mm_c_job_issue(c, MM_NO_OWNER,
 			     &(struct mm_msg){ .opcode = MM_XOP_CREATE, .arg = { first, n } });
 	for (uint32_t i = first; i < first + n; i++)
 		mm_ledger_job(&c->ledger, i, job);

@@ -17,9 +17,9 @@
 #include "mmd/core/market/rotate.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/market/supply.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/market/turn.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 
 #define LOOK_NS         (10 * MM_NS_PER_MS) /* between settlings while a tenant waits or lends */
 #define HYSTERESIS_PART 32 /* part of the pool that stays free when layers return */
@@ -72,7 +72,7 @@ static bool big_demand_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t 
 	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
 
 	if (t->model == MM_C_MODEL_WAITING)
-		return budget >= t->entries && mm_c_model_begin(c, t);
+		return budget >= t->entries && mm_c_change_begin_first(c, t);
 	return mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), budget);
 }
 
@@ -140,7 +140,7 @@ static bool big_demand_is_possible(struct mm_core *c, const struct mm_c_tenant *
  */
 static uint64_t big_demands_serve(struct mm_core *c, uint64_t *ret_mins)
 {
-	struct mm_c_tenant *waiting[MM_TENANTS_LIMIT];
+	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];
 	uint32_t n = big_demands(c, waiting);
 	uint64_t kept = 0;
 
@@ -152,7 +152,7 @@ static uint64_t big_demands_serve(struct mm_core *c, uint64_t *ret_mins)
 		if (big_demand_begin(c, t, tenant_budget(c, t, kept)) || big_demand_expired(c, t) ||
 		    !big_demand_is_possible(c, t, pages, kept))
 			continue;
-		mm_c_convert(c, t->account, MM_MIN(pages, have));
+		mm_c_pages_convert(c, t->account, MM_MIN(pages, have));
 		kept += pages;
 		*ret_mins += MM_MIN(pages, mm_account_unused_min(&c->account[t->account]));
 	}
@@ -193,23 +193,23 @@ static uint32_t kv_demands_waiting(const struct mm_core *c, struct mm_c_tenant *
 
 /*
  * Returns whether a chunk's pages are kept back for @t: if they come soon, or if it has waited for
- * MM_TURN_NS, since small chunks would starve a tenant with big ones. They are kept for MM_TURN_NS
- * at most; then @t is the last of its rank again.
+ * MM_KV_KEEP_NS, since small chunks would starve a tenant with big ones. They are kept for
+ * MM_KV_KEEP_NS at most; then @t is the last of its rank again.
  */
 static bool kv_demand_may_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 {
 	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
 
 	if ((soon < t->kv.chunk_pages || supply < kept + t->kv.chunk_pages) &&
-	    c->now_ns - t->demand->since_ns < mm_c_time(c, MM_TURN_NS)) {
+	    c->now_ns - t->demand->since_ns < mm_c_time(c, MM_KV_KEEP_NS)) {
 		t->demand->kept_ns = 0;
 		return false;
 	}
 	if (!t->demand->kept_ns)
 		t->demand->kept_ns = MM_MAX(c->now_ns, 1);
-	if (c->now_ns - t->demand->kept_ns <= mm_c_time(c, MM_TURN_NS))
+	if (c->now_ns - t->demand->kept_ns <= mm_c_time(c, MM_KV_KEEP_NS))
 		return true;
-	mm_c_kv_turn(c, t);
+	mm_c_kv_requeue(c, t);
 	return false;
 }
 
@@ -227,8 +227,8 @@ static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_k
 	if (!kv_demand_may_keep(c, t, keep->pages))
 		return;
 	if (fits && !keep->for_kv) {
-		mm_c_convert(c, t->account,
-			     MM_MIN(keep->pages + t->kv.chunk_pages, mm_c_free_pages(c)));
+		mm_c_pages_convert(c, t->account,
+				   MM_MIN(keep->pages + t->kv.chunk_pages, mm_c_free_pages(c)));
 		keep->pages += t->kv.chunk_pages;
 		keep->for_kv = true;
 	}
@@ -240,7 +240,7 @@ static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_k
 /* Grants a chunk to the first tenant that can be served; false: there is none. */
 static bool kv_demands_serve_one(struct mm_core *c, uint64_t kept)
 {
-	struct mm_c_tenant *waiting[MM_TENANTS_LIMIT];
+	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];
 	struct kv_kept keep = { .pages = kept };
 	uint32_t n = kv_demands_waiting(c, waiting);
 
@@ -274,7 +274,7 @@ static uint64_t kv_demands_need(struct mm_core *c)
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		c->market->part[i].demand = 0;
 	MM_FOREACH_TENANT(c, t)
-		if (!mm_c_turn_comes(c, t))
+		if (!mm_c_turn_pending(c, t))
 			c->market->part[t->account].demand +=
 				(uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages;
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
@@ -313,7 +313,7 @@ static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, ui
  */
 static void kv_demands_deny(struct mm_core *c, uint64_t coming)
 {
-	struct mm_c_tenant *waiting[MM_TENANTS_LIMIT];
+	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];
 	uint32_t n = kv_demands_waiting(c, waiting);
 
 	for (uint32_t i = 0; n && i < c->accounts_end; i++) {

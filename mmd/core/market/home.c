@@ -9,9 +9,9 @@
 #include "mmd/core/market/rotate.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/market/supply.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/market/turn.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 #include "mmd/core/market/worth.h"
 
 #define SEVERE_PERMILLE 1000 /* stalls per computing time from which KV in use is reclaimed */
@@ -24,8 +24,8 @@
  */
 static bool overdrawn_return_recent(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->lends->relieved_ns && !mm_c_turn_waits(c, t) &&
-	       c->now_ns - t->lends->relieved_ns < c->opts.dwell_ns;
+	return t->lends->overdrawn_return_ns && !mm_c_off_turn(c, t) &&
+	       c->now_ns - t->lends->overdrawn_return_ns < c->opts.dwell_ns;
 }
 
 uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
@@ -33,7 +33,7 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 {
 	uint32_t cap, more;
 
-	if (mm_c_turn_waits(c, t))
+	if (mm_c_off_turn(c, t))
 		short_pages = MM_MIN(short_pages, mm_c_turns_may_lend(c, t));
 	if (!mm_c_lends_by_itself(c, t) || (!dry_run && overdrawn_return_recent(c, t)))
 		return 0;
@@ -43,7 +43,8 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 	 * A number of layers below the cap may stream worse than the cap itself, so that they would
 	 * have to return soon. Then all up to the cap are taken, or none.
 	 */
-	if (more && t->plan.alpha + more < cap && !mm_c_alpha_hides(c, t, t->plan.alpha + more)) {
+	if (more && t->plan.alpha + more < cap &&
+	    !mm_c_alpha_is_hidden(c, t, t->plan.alpha + more)) {
 		more = mm_c_layers_short(c, t, cap, (cap - t->plan.alpha) * mm_c_layer_pages(t),
 					 account);
 		more = t->plan.alpha + more == cap ? more : 0;
@@ -80,7 +81,7 @@ static void kv_recall(struct mm_core *c, uint64_t short_pages)
 
 	MM_FOREACH_TENANT(c, t)
 		if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
-		    c->now_ns >= t->demand->reclaim_until_ns && mm_c_kv_hears(t) &&
+		    c->now_ns >= t->demand->reclaim_until_ns && mm_c_kv_is_responsive(t) &&
 		    (!most || over_share_pages(t) > over_share_pages(most)))
 			most = t;
 	pages = most ? MM_MIN(over_share_pages(most), short_pages) : 0;
@@ -114,11 +115,11 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 			continue;
 		}
 		if (mm_c_return_layers(c, t, have, cap)) {
-			t->lends->relieved_ns = MM_MAX(c->now_ns, 1);
+			t->lends->overdrawn_return_ns = MM_MAX(c->now_ns, 1);
 			continue;
 		}
 		missing = (uint64_t)(t->plan.alpha - cap + t->plan.beta) * mm_c_layer_pages(t);
-		mm_c_convert(c, t->account, MM_MIN(missing, have));
+		mm_c_pages_convert(c, t->account, MM_MIN(missing, have));
 		if (missing > have + c->ledger.inflight_all)
 			mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
 		missing = MM_MIN(missing, (t->plan.beta + 1) * mm_c_layer_pages(t));
@@ -129,7 +130,7 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 			kv_recall(c, kept - mm_c_supply(c));
 	}
 	mm_c_note_home(c);
-	return mm_c_penniless(c) ? 0 : kept - kept_pages;
+	return mm_c_any_without_kv(c) ? 0 : kept - kept_pages;
 }
 
 void mm_c_give_back(struct mm_core *c, uint64_t surplus_pages)
@@ -140,7 +141,8 @@ void mm_c_give_back(struct mm_core *c, uint64_t surplus_pages)
 		return;
 	if (surplus_pages && c->market->surplus_ns &&
 	    c->now_ns - c->market->surplus_ns >= c->opts.dwell_ns) {
-		mm_c_convert(c, t->account, MM_MIN(surplus_pages, t->plan.m * mm_c_layer_pages(t)));
+		mm_c_pages_convert(c, t->account,
+				   MM_MIN(surplus_pages, t->plan.m * mm_c_layer_pages(t)));
 		mm_c_return_layers(c, t, surplus_pages, 0);
 	}
 }

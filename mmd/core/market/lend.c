@@ -10,16 +10,17 @@
 #include "mmd/core/market/rank.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/market/supply.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/market/turn.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 
 #define RETURN_TRIES 3
 
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE && t->change->state == MM_CHANGE_STEADY && !t->kicked &&
-	       !t->change->broken && c->now_ns >= t->change->retry_ns && mm_c_change_may(c, t);
+	       !t->change->broken && c->now_ns >= t->change->retry_ns &&
+	       mm_c_change_may_begin(c, t);
 }
 
 bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -73,7 +74,7 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 	if (c->market->policy->kv_static)
 		return 0;
 	MM_FOREACH_TENANT(c, t) {
-		uint64_t chunks, responsive = mm_c_kv_hears(t);
+		uint64_t chunks, responsive = mm_c_kv_is_responsive(t);
 
 		if (t->life != MM_LIFE_LIVE || t->kicked || got >= short_pages ||
 		    !mm_c_of_account(t, account) || (idle_only && !mm_c_idle(c, t)) ||
@@ -139,8 +140,8 @@ static bool lends_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		return a_idle;
 	if (rank)
 		return rank < 0;
-	if (a_idle && mm_c_turn_sooner(c, a, b) != mm_c_turn_sooner(c, b, a))
-		return mm_c_turn_sooner(c, b, a);
+	if (a_idle && mm_c_turn_before(c, a, b) != mm_c_turn_before(c, b, a))
+		return mm_c_turn_before(c, b, a);
 	if (a_idle && a->load.active_ns != b->load.active_ns)
 		return c->opts.lend_order == MM_LEND_MRU ? a->load.active_ns > b->load.active_ns
 							 : a->load.active_ns < b->load.active_ns;
@@ -183,10 +184,10 @@ bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages
 	return false;
 }
 
-bool mm_c_penniless(const struct mm_core *c)
+bool mm_c_any_without_kv(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-		if (mm_c_kv_unmet(t) && !t->kv.held && !mm_c_turn_comes(c, t))
+		if (mm_c_kv_unmet(t) && !t->kv.held && !mm_c_turn_pending(c, t))
 			return true;
 	return false;
 }
@@ -198,8 +199,8 @@ static bool returns_before(const struct mm_core *c, const struct mm_c_tenant *a,
 
 	if (a_idle != b_idle)
 		return b_idle;
-	if (mm_c_turn_sooner(c, a, b) != mm_c_turn_sooner(c, b, a))
-		return mm_c_turn_sooner(c, a, b);
+	if (mm_c_turn_before(c, a, b) != mm_c_turn_before(c, b, a))
+		return mm_c_turn_before(c, a, b);
 	return a->load.active_ns < b->load.active_ns;
 }
 

@@ -57,4 +57,4 @@ struct mm_c_tenant *mm_c_next_to_return(const struct mm_core *c, uint64_t dwell_
  */
 bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages, uint32_t floor);
 /* Returns whether some tenant waits for its first chunk; that precedes the return of layers. */
-bool mm_c_penniless(const struct mm_core *c);
+bool mm_c_any_without_kv(const struct mm_core *c);

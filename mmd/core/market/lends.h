@@ -22,12 +22,13 @@ struct mm_c_cap {
 };
 
 struct mm_c_lends {
-	uint64_t taken_ns;    /* last time that layers were taken */
-	uint64_t relieved_ns; /* last time that layers returned as too many were away; 0: never */
-	uint64_t by_hand_ns;  /* since when the operator's plan waits for pages */
+	uint64_t taken_ns; /* last time that layers were taken */
+	uint64_t
+		overdrawn_return_ns; /* last time that layers returned as too many were away; 0: never */
+	uint64_t by_hand_ns;         /* since when the operator's plan waits for pages */
 	struct mm_c_cap cap, cap_more; /* for the usual tolerance, and for a multiple of it */
 	struct {
 		uint64_t epoch, claims, steps;
 		uint32_t alpha;
-	} worthwhile; /* last result of mm_c_alpha_pays() */
+	} worthwhile; /* last result of mm_c_alpha_worthwhile() */
 };

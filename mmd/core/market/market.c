@@ -35,7 +35,7 @@ void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index)
 	t->demand = &m->demand[index];
 	t->lends = &m->lends[index];
 	t->turn = &m->tenant_turn[index];
-	*t->demand = (struct mm_wish){ 0 };
+	*t->demand = (struct mm_demand){ 0 };
 	*t->lends = (struct mm_c_lends){ 0 };
 	*t->turn = (struct mm_c_turn){ 0 };
 }

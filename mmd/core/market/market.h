@@ -13,7 +13,7 @@
 #include "mmd/core/market/lends.h"
 #include "mmd/core/market/supply.h"
 #include "mmd/core/market/turn.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 
 struct mm_policy_ops;
 
@@ -27,15 +27,15 @@ struct mm_c_part {
 
 struct mm_market {
 	const struct mm_policy_ops *policy;
-	struct mm_wish *demand; /* one per tenant index, as the next two */
+	struct mm_demand *demand; /* one per tenant index, as the next two */
 	struct mm_c_lends *lends;
 	struct mm_c_turn *tenant_turn;
 	struct mm_c_turns turn;
 	struct mm_c_forecast forecast;
 	struct mm_c_expected expected;
 	struct mm_c_sums sums;
-	struct mm_c_part part[MM_ACCOUNTS_LIMIT];
-	uint64_t kv_turns;    /* the last order of a KV demand */
+	struct mm_c_part part[MM_CORE_ACCOUNTS_MAX];
+	uint64_t kv_orders;   /* the last order of a KV demand */
 	uint64_t recalled_ns; /* when KV in use was last reclaimed for layers */
 	uint64_t surplus_ns;  /* since when there is a surplus; 0: there is none */
 	bool kv_unmet;        /* KV demands lacked pages at the last settling */

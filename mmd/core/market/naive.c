@@ -60,8 +60,8 @@ static uint32_t naive_bounded_max(const struct mm_core *c, const struct mm_c_ten
 static bool naive_layer_is_coming(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-		if (t->life == MM_LIFE_LIVE && t->model == MM_C_MODEL_READY && mm_c_changing(t) &&
-		    t->change->change_gain &&
+		if (t->life == MM_LIFE_LIVE && t->model == MM_C_MODEL_READY &&
+		    mm_c_is_changing(t) && t->change->change_gain &&
 		    c->now_ns - t->change->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
 			return true;
 	return false;
@@ -70,7 +70,7 @@ static bool naive_layer_is_coming(const struct mm_core *c)
 static uint64_t naive_take_layers(struct mm_core *c, uint64_t short_pages, uint32_t account,
 				  bool dry_run, bool bounded)
 {
-	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
+	struct mm_c_tenant *order[MM_CORE_TENANTS_MAX];
 	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry_run);
 	uint32_t n = mm_c_lenders(c, order);
 
@@ -114,7 +114,7 @@ void mm_naive_give_back(struct mm_core *c, uint64_t surplus_pages)
 	if (!t)
 		return;
 	have = have > mins ? have - mins : 0;
-	mm_c_convert(c, t->account, MM_MIN(have, t->plan.m * mm_c_layer_pages(t)));
+	mm_c_pages_convert(c, t->account, MM_MIN(have, t->plan.m * mm_c_layer_pages(t)));
 	if (!mm_c_return_layers(c, t, have, 0))
 		mm_c_take_chunks(c, t->plan.m * mm_c_layer_pages(t), MM_DOMAIN_NONE, false, false);
 }

@@ -21,7 +21,7 @@ static uint32_t order_run_end(const struct mm_core *c, struct mm_c_tenant **item
 static void order_merge(const struct mm_core *c, struct mm_c_tenant **item, uint32_t first,
 			uint32_t mid, uint32_t end, mm_c_before *before)
 {
-	struct mm_c_tenant *left[MM_TENANTS_LIMIT];
+	struct mm_c_tenant *left[MM_CORE_TENANTS_MAX];
 	uint32_t n = mid - first, i = 0;
 
 	memcpy(left, item + first, n * sizeof(struct mm_c_tenant *));

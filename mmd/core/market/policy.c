@@ -16,7 +16,7 @@ static uint64_t policy_take_elastic(struct mm_core *c, uint64_t short_pages, uin
 static uint64_t policy_take_remap(struct mm_core *c, uint64_t short_pages, uint32_t account,
 				  bool dry_run)
 {
-	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
+	struct mm_c_tenant *order[MM_CORE_TENANTS_MAX];
 	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry_run);
 	uint32_t n = mm_c_lenders(c, order);
 

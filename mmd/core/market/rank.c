@@ -3,7 +3,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/market/turn.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 
 static const struct mm_account *rank_account_of(const struct mm_core *c,
 						const struct mm_c_tenant *t)
@@ -17,8 +17,7 @@ static const struct mm_account *rank_account_of(const struct mm_core *c,
  */
 static bool tenant_is_starved(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->demand->kept_ns ||
-	       c->now_ns - t->demand->since_ns >= mm_c_time(c, MM_PATIENCE_NS);
+	return t->demand->kept_ns || c->now_ns - t->demand->since_ns >= mm_c_time(c, MM_STARVED_NS);
 }
 
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -30,8 +29,8 @@ bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		return of_a->quota.priority > of_b->quota.priority;
 	if (tenant_is_starved(c, a) != tenant_is_starved(c, b))
 		return tenant_is_starved(c, a);
-	if (mm_c_turn_comes(c, a) != mm_c_turn_comes(c, b))
-		return mm_c_turn_comes(c, b);
+	if (mm_c_turn_pending(c, a) != mm_c_turn_pending(c, b))
+		return mm_c_turn_pending(c, b);
 	if (!tenant_is_starved(c, a) && of_a->served != of_b->served)
 		return of_a->served < of_b->served;
 	return a->demand->order < b->demand->order;

@@ -9,9 +9,9 @@
 #include "mmd/core/book/quota.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/market/supply.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/market/turn.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 #include "mmd/core/market/worth.h"
 
 /* ---- lending ---- */
@@ -19,7 +19,7 @@
 /* Layers that are away, or will be after the change under way. */
 static uint32_t layers_lent(const struct mm_c_tenant *t)
 {
-	return mm_c_changing(t) ? t->change->next_alpha : t->plan.alpha;
+	return mm_c_is_changing(t) ? t->change->next_alpha : t->plan.alpha;
 }
 
 static uint64_t lent_pages(const struct mm_c_tenant *t)
@@ -105,9 +105,9 @@ static uint64_t unprofitable_pages(const struct mm_core *c, struct mm_c_tenant *
 {
 	uint32_t lent = layers_lent(t), worthwhile;
 
-	if (!lent || mm_c_changing(t))
+	if (!lent || mm_c_is_changing(t))
 		return 0;
-	worthwhile = mm_c_alpha_pays(c, t, rotating_kv_pages(c));
+	worthwhile = mm_c_alpha_worthwhile(c, t, rotating_kv_pages(c));
 	if (lent <= worthwhile)
 		return 0;
 	/* If all layers return, pages of the slots come free only afterwards. */
@@ -130,7 +130,7 @@ uint64_t mm_c_turns_kept(const struct mm_core *c)
 
 	if (c->opts.turn_prefetch == MM_SWITCH_ON)
 		missing += missing_pages_of(c, mm_c_turn_next(c));
-	if (!missing || mm_c_penniless(c))
+	if (!missing || mm_c_any_without_kv(c))
 		return 0;
 	lending_sums(c, &lent, &most);
 	return lent > most ? MM_MIN(lent - most, missing) : 0;
@@ -140,7 +140,7 @@ uint64_t mm_c_turns_kept(const struct mm_core *c)
 static uint64_t take_layers_for(struct mm_core *c, const struct mm_c_tenant *t,
 				uint64_t short_pages)
 {
-	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
+	struct mm_c_tenant *order[MM_CORE_TENANTS_MAX];
 	uint32_t n = mm_c_lenders(c, order);
 	uint64_t got = 0;
 
@@ -177,7 +177,7 @@ uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry_run)
 		return 0;
 	short_pages = MM_MIN(short_pages, part - held);
 	MM_FOREACH_TENANT(c, u) {
-		uint64_t over, responsive = mm_c_kv_hears(u);
+		uint64_t over, responsive = mm_c_kv_is_responsive(u);
 
 		if (u == t || !mm_c_rotates(c, u) || !(u->features & MM_FEAT_RECLAIM) ||
 		    got >= short_pages || c->now_ns < u->demand->reclaim_until_ns)
@@ -233,7 +233,7 @@ uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept
 	uint64_t unprofitable = c->opts.recall == MM_SWITCH_ON ? unprofitable_pages(c, t) : 0;
 	bool waits = have < missing && (unprofitable || tenant_awaits_layers(c, t));
 
-	mm_c_convert(c, t->account, MM_MIN(missing, have));
+	mm_c_pages_convert(c, t->account, MM_MIN(missing, have));
 	if (waits && have + coming < missing)
 		coming += take_layers_for(c, t, missing - have - coming);
 	if (have + coming < unprofitable)
@@ -274,6 +274,6 @@ void mm_c_note_home(struct mm_core *c)
 {
 	const struct mm_c_tenant *t = c->market->turn.holder;
 
-	if (t && !c->market->turn.home_ns && !mm_c_changing(t) && !t->plan.alpha)
+	if (t && !c->market->turn.home_ns && !mm_c_is_changing(t) && !t->plan.alpha)
 		c->market->turn.home_ns = c->now_ns;
 }

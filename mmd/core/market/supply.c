@@ -16,7 +16,7 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 
 	if (t->life != MM_LIFE_LIVE || t->kicked)
 		return 0;
-	if (mm_c_changing(t) && t->model == MM_C_MODEL_READY &&
+	if (mm_c_is_changing(t) && t->model == MM_C_MODEL_READY &&
 	    c->now_ns - t->change->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
 		pages = t->change->change_gain;
 	if (c->now_ns < t->demand->reclaim_until_ns && !t->demand->unresponsive)

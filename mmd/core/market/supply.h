@@ -15,14 +15,14 @@
 struct mm_c_expected {
 	uint64_t coming; /* revision: the core's coming */
 	uint64_t all;
-	uint64_t of[MM_ACCOUNTS_LIMIT]; /* by account */
+	uint64_t of[MM_CORE_ACCOUNTS_MAX]; /* by account */
 };
 
 /* Sums over all tenants, at one revision. */
 struct mm_c_sums {
 	uint64_t coming, waiting; /* revision: the core's coming and waiting */
 	uint64_t link; /* permille of the link's time that active tenants' streaming takes */
-	uint64_t own[MM_ACCOUNTS_LIMIT]; /* pages that an account's tenants wait for */
+	uint64_t own[MM_CORE_ACCOUNTS_MAX]; /* pages that an account's tenants wait for */
 };
 
 static inline uint64_t mm_c_free_pages(const struct mm_core *c)

@@ -7,8 +7,8 @@
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/policy.h"
 #include "mmd/core/plan/sets.h"
-#include "mmd/core/book/tell.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/book/emit.h"
+#include "mmd/core/market/demand.h"
 
 #define MM_TURN_QUANTUM_NS   (200 * MM_NS_PER_MS)
 #define MM_TURN_DRAIN_MAX_NS (10 * MM_NS_PER_S)
@@ -58,20 +58,20 @@ static bool tenant_can_compute(const struct mm_c_tenant *t)
 	       (t->model == MM_C_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(t)));
 }
 
-bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
+bool mm_c_off_turn(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->turn->mode != MM_TURN_NONE && !tenant_holds_turn(c, t);
 }
 
-bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t)
+bool mm_c_turn_pending(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn->wants && mm_c_turn_waits(c, t) && tenant_is_present(t) &&
+	return t->turn->wants && mm_c_off_turn(c, t) && tenant_is_present(t) &&
 	       tenant_can_compute(t);
 }
 
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	if (mm_c_turn_waits(c, t))
+	if (mm_c_off_turn(c, t))
 		return true;
 	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(t);
 }
@@ -248,7 +248,7 @@ static void account_queue_update(struct mm_core *c, struct mm_account *a)
 static void tenant_queue_count(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_account *a = turn_account_of(c, t);
-	bool pending = mm_c_turn_comes(c, t);
+	bool pending = mm_c_turn_pending(c, t);
 
 	tenant_queue_update(c, t, pending || tenant_holds_turn(c, t));
 	if (t->turn->queued) {
@@ -338,12 +338,12 @@ static bool tenant_before_in_account(const struct mm_core *c, const struct mm_c_
 						      : a->turn->since_ns < b->turn->since_ns;
 }
 
-bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
+bool mm_c_turn_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		      const struct mm_c_tenant *b)
 {
-	if (mm_c_turn_comes(c, a) != mm_c_turn_comes(c, b))
-		return mm_c_turn_comes(c, a);
-	if (!mm_c_turn_comes(c, a))
+	if (mm_c_turn_pending(c, a) != mm_c_turn_pending(c, b))
+		return mm_c_turn_pending(c, a);
+	if (!mm_c_turn_pending(c, a))
 		return false;
 	return a->account != b->account
 		       ? account_before(c, turn_account_of(c, a), turn_account_of(c, b))
@@ -355,7 +355,7 @@ struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c)
 	struct mm_c_tenant *best = NULL;
 
 	MM_FOREACH_TENANT(c, t)
-		if (mm_c_turn_comes(c, t) && (!best || mm_c_turn_sooner(c, t, best)))
+		if (mm_c_turn_pending(c, t) && (!best || mm_c_turn_before(c, t, best)))
 			best = t;
 	return best;
 }
@@ -421,17 +421,18 @@ static void turn_begin(struct mm_core *c, struct mm_c_tenant *t)
 	c->market->turn.home_ns = c->market->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
 	t->turn->wants = t->turn->interrupted = turn_account_of(c, t)->turn.interrupted = false;
 	t->turn->turns++;
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
-				     .arg = { c->market->turn.serial, quantum_bound(c, t) } });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
+					  .arg = { c->market->turn.serial, quantum_bound(c, t) } });
 }
 
 static void turn_end_send(struct mm_core *c, int result)
 {
-	mm_c_event(c, c->market->turn.holder,
-		   &(struct mm_msg){ .opcode = MM_EV_TURN_END,
-				     .result = result,
-				     .arg = { c->market->turn.serial, c->market->turn.until_ns } });
+	mm_c_event_send(
+		c, c->market->turn.holder,
+		&(struct mm_msg){ .opcode = MM_EV_TURN_END,
+				  .result = result,
+				  .arg = { c->market->turn.serial, c->market->turn.until_ns } });
 }
 
 /*

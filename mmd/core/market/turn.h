@@ -71,15 +71,15 @@ uint64_t mm_c_turn_deadline(const struct mm_core *c);
 /* Returns the tenant that is next; NULL: none waits. */
 struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c);
 /* Returns whether @a waits for a turn that it will get before @b. */
-bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
+bool mm_c_turn_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		      const struct mm_c_tenant *b);
 /* Returns whether @t has joined the turns and does not hold the turn. */
-bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t);
+bool mm_c_off_turn(const struct mm_core *c, const struct mm_c_tenant *t);
 /*
  * Returns whether @t waits for a turn that it will use: until then it needs neither its layers nor
  * more chunks.
  */
-bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t);
+bool mm_c_turn_pending(const struct mm_core *c, const struct mm_c_tenant *t);
 /*
  * Returns whether @t is idle: it had no open step and no work for idle_ns and has no unmet demand,
  * or it has joined the turns and does not hold the turn.

@@ -90,7 +90,7 @@ static bool limit_find(struct mm_core *c, const struct mm_c_tenant *t, uint32_t 
 {
 	uint64_t used;
 
-	if (mm_c_turn_waits(c, t))
+	if (mm_c_off_turn(c, t))
 		return false;
 	if (mm_c_idle(c, t)) {
 		*ret_limit = (struct mm_c_cap){ .t_t_ns = mm_c_alone_ns(c, t),
@@ -118,14 +118,14 @@ uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
 
 	cap = MM_MIN(cap, t->sets->alpha_max - 1); /* one layer stays resident */
 	/* The holder lends nothing: at its next turn others would have to lend for the return. */
-	if (!mm_c_turn_waits(c, t) && mm_c_rotates(c, t))
+	if (!mm_c_off_turn(c, t) && mm_c_rotates(c, t))
 		return 0;
 	if (!limit_find(c, t, more, &limit))
 		return (uint32_t)cap;
 	return (uint32_t)MM_MIN(cap, cap_compute(c, t, limit, cap_cache_of(c, t, more))->alpha);
 }
 
-bool mm_c_alpha_hides(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
+bool mm_c_alpha_is_hidden(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 {
 	struct mm_c_cap limit, *cap;
 
@@ -167,7 +167,7 @@ static uint32_t alpha_worthwhile(const struct mm_core *c, struct mm_c_tenant *t,
 	return best;
 }
 
-uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
+uint32_t mm_c_alpha_worthwhile(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
 {
 	struct mm_c_lends *lends = t->lends;
 

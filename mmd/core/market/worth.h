@@ -21,12 +21,12 @@ uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
  * Returns whether streaming stays hidden with @alpha layers away, fewer than the cap; that is not
  * so for each number below the cap.
  */
-bool mm_c_alpha_hides(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha);
+bool mm_c_alpha_is_hidden(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha);
 /*
  * Returns the number of layers, at most those away now, with the most KV memory per time of a step:
  * up to there the additional KV outweighs the longer steps. @kv_pages: KV memory now. Assumes that
  * no other tenant uses the link.
  */
-uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages);
+uint32_t mm_c_alpha_worthwhile(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages);
 /* Drops the results for @t, since the operator has changed what it may lend. */
 void mm_c_caps_void(struct mm_c_tenant *t);

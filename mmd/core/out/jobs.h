@@ -20,7 +20,7 @@ struct mm_job {
 	bool used;
 	uint8_t deaths;      /* times that xfer died while it was the oldest job */
 	uint32_t next, prev; /* neighbours in order of issue: slot + 1, 0 at the ends */
-	uint32_t tenant;     /* index of the tenant, or MM_NOBODY */
+	uint32_t tenant;     /* index of the tenant, or MM_NO_OWNER */
 	uint32_t tenant_id;  /* id of the tenant, or MM_NO_TENANT */
 	uint64_t id;
 	uint64_t issued_ns;

@@ -12,7 +12,7 @@
 #include "mmd/core/book/book.h"
 #include "mmd/core/book/pages.h"
 #include "mmd/core/book/quota.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/plan/model.h"
 #include "mmd/core/plan/plans.h"
 #include "mmd/core/plan/preload.h"
@@ -37,7 +37,8 @@ static void preload_give_up(struct mm_core *c, struct mm_c_tenant *t)
 static void change_prepare(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_preload_send(c, t);
-	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
 }
 
 /*
@@ -53,16 +54,16 @@ static uint64_t change_may_at_ns(const struct mm_core *c, const struct mm_c_tena
 	return t->change->spent_ns > at_once ? t->change->spent_ns - at_once : 0;
 }
 
-bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t)
+bool mm_c_change_may_begin(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->now_ns >= change_may_at_ns(c, t);
 }
 
 static void change_spend(struct mm_core *c, struct mm_c_tenant *t)
 {
-	mm_assert(mm_c_change_may(c, t));
+	mm_assert(mm_c_change_may_begin(c, t));
 	t->change->spent_ns = MM_MAX(t->change->spent_ns, c->now_ns) + c->opts.change_ns;
-	c->stats.plan_changes_limited += !mm_c_change_may(c, t);
+	c->stats.plan_changes_limited += !mm_c_change_may_begin(c, t);
 }
 
 /*
@@ -113,13 +114,13 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 
 	mm_assert(t->change->state == MM_CHANGE_STEADY);
 	mm_assert(alpha <= t->sets->alpha_max);
-	if (!mm_c_change_may(c, t) || !mm_c_burst(c))
+	if (!mm_c_change_may_begin(c, t) || !mm_c_burst(c))
 		return false;
 	need = mm_c_change_set(c, t, alpha, slots, budget_pages, &t->change->next_set);
 	if (need > budget_pages || !mm_c_reservable(c, t, need))
 		return false;
 	change_start(c, t, alpha);
-	mm_c_expect_anew(c);
+	mm_c_supply_changed(c);
 	return true;
 }
 
@@ -245,7 +246,7 @@ static bool group_update(struct mm_core *c, struct mm_c_tenant *t, uint32_t g, c
 		uint32_t page = slot ? slot[i] : t->own[entry];
 
 		changed |= t->map[entry] != page + 1;
-		mm_c_map(c, t, entry, page);
+		mm_c_map_set(c, t, entry, page);
 	}
 	return changed;
 }
@@ -299,10 +300,10 @@ static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 
 static void switch_send(struct mm_core *c, struct mm_c_tenant *t, uint64_t flags)
 {
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_SWITCH,
-				     .epoch = t->plan.epoch,
-				     .arg = { t->plan.alpha, t->plan.m, flags } });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_SWITCH,
+					  .epoch = t->plan.epoch,
+					  .arg = { t->plan.alpha, t->plan.m, flags } });
 }
 
 /* xfer is quiescent and no step runs, so all gates and cursors are written anew. */
@@ -397,7 +398,7 @@ static void left_pages_drop(struct mm_core *c, struct mm_c_tenant *t)
 	struct mm_page_list *out = &c->ledger.revoking[mm_c_index(c, t)];
 
 	while (out->head != MM_NO_PAGE)
-		mm_c_drop(c, out->head);
+		mm_c_page_drop(c, out->head);
 }
 
 /* Everything is mapped according to the plan. */
@@ -417,7 +418,7 @@ static void change_finish_part(struct mm_core *c, struct mm_c_tenant *t)
 static void change_finish_first(struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->model = MM_C_MODEL_READY;
-	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+	mm_c_event_send(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }
 
 static void change_note_broken(struct mm_core *c, struct mm_c_tenant *t)
@@ -503,7 +504,7 @@ int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_e
 	return 0;
 }
 
-bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
+bool mm_c_change_begin_first(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (!mm_c_reservable(c, t, t->entries))
 		return false;
@@ -511,7 +512,7 @@ bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
 	for (uint32_t g = 0; g <= t->n_layers; g++)
 		mm_c_preload_add(c, t, &t->group[g]);
 	t->model = MM_C_MODEL_LOADING;
-	mm_c_sum_anew(c);
+	mm_c_demand_changed(c);
 	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
 	return true;
 }
@@ -653,7 +654,7 @@ static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change
 /* Begins the null change: before anything else happens, the gates of this plan are put in order. */
 static void gates_repair(struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (!t->change->broken || !mm_c_change_may(c, t) || !mm_c_burst(c))
+	if (!t->change->broken || !mm_c_change_may_begin(c, t) || !mm_c_burst(c))
 		return;
 	t->change->next_set = t->change->set;
 	change_start(c, t, t->plan.alpha);
@@ -690,7 +691,7 @@ static bool change_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_
 	return false;
 }
 
-void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
+void mm_c_change_settle(struct mm_core *c, struct mm_c_tenant *t)
 {
 	enum mm_change_event event;
 

@@ -50,17 +50,17 @@ struct mm_change {
 /* Returns 0, or MM_E_PROTOCOL for an event of a tenant that has no row. */
 int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event event);
 /* True while a change or a first plan is under way. */
-static inline bool mm_c_changing(const struct mm_c_tenant *t)
+static inline bool mm_c_is_changing(const struct mm_c_tenant *t)
 {
 	return t->change->state != MM_CHANGE_NONE && t->change->state != MM_CHANGE_STEADY;
 }
 /* Performs everything that has become possible without an event. */
-void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_change_settle(struct mm_core *c, struct mm_c_tenant *t);
 /*
  * Begins the first plan of the waiting model: its pages are preloaded. Returns false if they are
  * not free.
  */
-bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
+bool mm_c_change_begin_first(struct mm_core *c, struct mm_c_tenant *t);
 /*
  * Begins a change to @alpha, with @slots as for mm_c_change_set(), if the pages that it needs are
  * free and within the budget. Returns false if it cannot begin now.
@@ -71,10 +71,10 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
  * True if the plan of the tenant was not changed too often recently. Every change waits for this,
  * whatever its reason.
  */
-bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t);
+bool mm_c_change_may_begin(const struct mm_core *c, const struct mm_c_tenant *t);
 /*
- * Returns when the first change that is waiting because of mm_c_change_may() may begin; UINT64_MAX:
- * none waits.
+ * Returns when the first change that is waiting because of mm_c_change_may_begin() may begin;
+ * UINT64_MAX: none waits.
  */
 uint64_t mm_c_change_deadline(const struct mm_core *c);
 /* Ends the change because the tenant has ended. */

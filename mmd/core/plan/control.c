@@ -4,7 +4,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/swap.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
 static void control_issue(struct mm_core *c, struct mm_c_tenant *t, enum mm_xop op)
 {
@@ -14,7 +14,7 @@ static void control_issue(struct mm_core *c, struct mm_c_tenant *t, enum mm_xop 
 	t->ctl = mm_c_job_issue(c, mm_c_index(c, t), &msg);
 }
 
-void mm_c_control(struct mm_core *c, struct mm_c_tenant *t)
+void mm_c_control_settle(struct mm_core *c, struct mm_c_tenant *t)
 {
 	enum mm_xop op;
 

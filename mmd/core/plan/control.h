@@ -12,7 +12,7 @@
 #include "mmd/core/book/book.h"
 
 /* Issues a control job if the tenant needs one and none is under way. */
-void mm_c_control(struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_control_settle(struct mm_core *c, struct mm_c_tenant *t);
 /* Handles the end of a control job. @job: as it was issued. */
 void mm_c_control_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *job,
 		       int result);

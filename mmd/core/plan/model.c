@@ -5,18 +5,18 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/plan/plans.h"
 
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why)
 {
 	t->model = MM_C_MODEL_NONE;
-	mm_c_sum_anew(c);
+	mm_c_demand_changed(c);
 	t->entries = t->n_layers = 0;
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_MODEL_READY,
-				     .result = error,
-				     .arg = { (uint64_t)why } });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_MODEL_READY,
+					  .result = error,
+					  .arg = { (uint64_t)why } });
 	if (t->has_store)
 		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
 	t->has_store = false;

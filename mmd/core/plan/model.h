@@ -4,7 +4,7 @@
  *
  * Concept:    A model is offered when it is complete in the host store. It is refused if its pages
  *             can never be granted; else it waits until they are free, and then its first plan
- *             begins: mm_c_model_begin() in change.h.
+ *             begins: mm_c_change_begin_first() in change.h.
  * Ownership:  The model belongs to the tenant, the tables of its pages to the core.
  * Threading:  core thread only.
  */

@@ -240,7 +240,7 @@ static uint32_t slots_unchanged(const struct mm_plan_set *set, const struct slot
 }
 
 /* Both choices cost the same otherwise, but a layer that changes its slot has to be mapped anew. */
-void mm_plan_take_turns(const struct mm_plan_set *current, struct mm_plan_set *set)
+void mm_plan_choose_first_slot(const struct mm_plan_set *current, struct mm_plan_set *set)
 {
 	struct slots old = { { 0 } };
 	uint32_t stayed;
@@ -270,7 +270,7 @@ uint64_t mm_plan_choose(uint32_t n, uint32_t m, uint32_t beta, const struct mm_p
 			mm_plan_grow(n, m, current, ret_set);
 	}
 	ret_set->beta = m ? beta : 0;
-	mm_plan_take_turns(current, ret_set);
+	mm_plan_choose_first_slot(current, ret_set);
 	return mm_plan_pages_only_in(current, ret_set, layer_pages);
 }
 

@@ -110,7 +110,7 @@ uint64_t mm_plan_pages(const struct mm_plan_set *set, const uint32_t *layer_page
  * Chooses the slot of the first layer of @set, such that more layers stay in their slots of
  * @current.
  */
-void mm_plan_take_turns(const struct mm_plan_set *current, struct mm_plan_set *set);
+void mm_plan_choose_first_slot(const struct mm_plan_set *current, struct mm_plan_set *set);
 
 /* Returns the pages of the layers of @a that are not in @b. */
 uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan_set *b,

@@ -5,7 +5,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/book/pages.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/plan/plans.h"
 
 #define COPY_BURST 8 /* jobs of one tenant before the next tenant is served */
@@ -14,7 +14,7 @@ void mm_c_preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 {
 	for (uint32_t i = 0; i < g->pages; i++) {
 		t->change->pre.entry[t->change->pre.n] = g->entry + i;
-		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
+		t->change->pre.page[t->change->pre.n++] = mm_c_page_reserve(c, t);
 	}
 }
 
@@ -32,7 +32,7 @@ void mm_c_preload_add_slots(struct mm_core *c, struct mm_c_tenant *t, uint64_t p
 {
 	for (uint64_t i = 0; i < pages; i++) {
 		t->change->pre.entry[t->change->pre.n] = MM_NO_PAGE;
-		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
+		t->change->pre.page[t->change->pre.n++] = mm_c_page_reserve(c, t);
 	}
 	preload_skip_slots(t);
 }
@@ -53,7 +53,7 @@ void mm_c_preload_drop(struct mm_core *c, struct mm_c_tenant *t)
 		if (page == MM_NO_PAGE)
 			continue;
 		if (!t->change->pre.sent) {
-			mm_c_drop(c, page);
+			mm_c_page_drop(c, page);
 			continue;
 		}
 		mm_ledger_give(&c->ledger, page, MM_PAGE_PARAM);
@@ -66,7 +66,7 @@ void mm_c_preload_drop(struct mm_core *c, struct mm_c_tenant *t)
 void mm_c_preload_send(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t i = 0; i < t->change->pre.n; i++)
-		mm_c_fds(c, t, t->change->pre.page[i]);
+		mm_c_fds_send(c, t, t->change->pre.page[i]);
 	t->change->pre.sent = true;
 }
 
@@ -115,7 +115,7 @@ void mm_c_preload_issue(struct mm_core *c, struct mm_c_tenant *t)
 	}
 }
 
-void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result)
+void mm_c_preload_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result)
 {
 	(void)c;
 	t->change->pre.done++;

@@ -33,7 +33,7 @@ void mm_c_preload_add_slots(struct mm_core *c, struct mm_c_tenant *t, uint64_t p
 /* Issues COPY jobs, as far as there is room for them. */
 void mm_c_preload_issue(struct mm_core *c, struct mm_c_tenant *t);
 /* Handles the end of a COPY job into @page, which still belongs to the tenant. */
-void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result);
+void mm_c_preload_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result);
 
 /* Sends the pages' fds ahead of the change, so that the tenant need not wait for them during it. */
 void mm_c_preload_send(struct mm_core *c, struct mm_c_tenant *t);

@@ -58,7 +58,7 @@ static bool layers_have_same_pages(const struct mm_c_tenant *t)
 /* True if plan.h could have chosen the set in force; a set of layers.h may have more layers. */
 static bool plan_is_regular(const struct mm_c_tenant *t)
 {
-	return !mm_c_changing(t) && t->plan.m == mm_plan_cycling(t->plan.alpha, t->plan.beta);
+	return !mm_c_is_changing(t) && t->plan.m == mm_plan_cycling(t->plan.alpha, t->plan.beta);
 }
 
 void mm_c_sets_claim(struct mm_c_tenant *t)
@@ -321,7 +321,7 @@ static void set_choose(const struct mm_c_tenant *t, struct mm_c_chosen *chosen)
 		*set = t->change->set;
 	else
 		uneven_choose(t, chosen->alpha, chosen->beta, chosen->nested, set);
-	mm_plan_take_turns(&t->change->set, set);
+	mm_plan_choose_first_slot(&t->change->set, set);
 	chosen->copies = mm_plan_pages_only_in(&t->change->set, set, t->layer_pages);
 }
 

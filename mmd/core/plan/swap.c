@@ -12,7 +12,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/plans.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
 #define JOBS_EACH 16 /* jobs of one tenant that may be outstanding at once */
 
@@ -136,11 +136,11 @@ static int pieces_take(const struct mm_core *c, const struct mm_c_tenant *t, uin
 static void swap_done_send(struct mm_core *c, const struct mm_c_tenant *t, uint32_t lot,
 			   uint64_t user_data, int result)
 {
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_SWAPPED,
-				     .result = result,
-				     .user_data = user_data,
-				     .arg = { lot } });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_SWAPPED,
+					  .result = result,
+					  .user_data = user_data,
+					  .arg = { lot } });
 }
 
 int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg,
@@ -167,7 +167,7 @@ int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 
 /* ---- jobs ---- */
 
-bool mm_c_swap_names(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk)
+bool mm_c_swap_uses_chunk(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk)
 {
 	uint64_t first, end;
 

@@ -40,7 +40,7 @@ int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 /* Issues jobs of the tenant's lists, as far as there is room for them. */
 void mm_c_swap_settle(struct mm_core *c, struct mm_c_tenant *t);
 /* True if a list that is not done names @chunk, which then cannot be released. */
-bool mm_c_swap_names(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk);
+bool mm_c_swap_uses_chunk(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk);
 /* Handles the end of a job of a list. */
 void mm_c_swap_job_done(struct mm_core *c, const struct mm_msg *job, struct mm_c_tenant *t,
 			int result);

@@ -13,7 +13,7 @@
 #include "libclient/ipc/reach.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
-#include "tools/lab/common/rpc.h"
+#include "tools/lab/common/rpc_client.h"
 
 #define POLL_MS   20
 #define STOP_NS   (60 * MM_NS_PER_S)

@@ -5,10 +5,11 @@
  * Concept:   Plans are set through mmd's admin socket; a layer's computation is a load of known
  *            duration. Before the plans of each duration, a step with no layer away gives the
  *            computation time T_c, and a bare loop of copies gives the transfer time T_t of a
- *            layer. The bound is mm_plan_set_step_ns() (Documentation/controller.md) for the set that
- *            mmd chose. It leaves out mmd's own delays, and the memory bandwidth that transfers
- *            take from computation, so both show in the ratio. If the driver has graphs, steps are
- *            also measured as one graph, which was captured once for all plans, with its gates.
+ *            layer. The bound is mm_plan_set_step_ns() (Documentation/controller.md) for the set
+ *            that mmd chose. It leaves out mmd's own delays, and the memory bandwidth that
+ *            transfers take from computation, so both show in the ratio. If the driver has graphs,
+ *            steps are also measured as one graph, which was captured once for all plans, with its
+ *            gates.
  */
 #include <errno.h>
 

@@ -462,7 +462,7 @@ static int run_once(const struct load *all)
 		.page_bytes = PAGE_BYTES,
 		.policy = opts->policy,
 		.tenants_max = opts->tenants,
-		.accounts_max = MM_MIN(opts->tenants + 32, MM_ACCOUNTS_LIMIT),
+		.accounts_max = MM_MIN(opts->tenants + 32, MM_CORE_ACCOUNTS_MAX),
 	};
 	struct load l = *all;
 	int r = -ENOMEM;

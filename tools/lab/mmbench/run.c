@@ -18,7 +18,7 @@
 #include "libclient/support/cleanup.h"
 #include "tools/lab/common/device.h"
 #include "tools/lab/common/procs.h"
-#include "tools/lab/common/rpc.h"
+#include "tools/lab/common/rpc_client.h"
 
 #define SAMPLE_MS  50
 #define START_NS   (120 * MM_NS_PER_S) /* for mmd to start; generous: sanitizers, two cores */

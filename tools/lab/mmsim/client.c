@@ -124,8 +124,8 @@ static uint64_t map_all(struct ms_tenant *t)
 /* Performs what the machine of steps decided; from PARKED until COMMITTED no step may begin. */
 void ms_client_out(struct ms_tenant *t, const struct mm_steps_out *out)
 {
-	struct mm_msg words[MM_STEPS_WORDS_MAX];
-	const uint32_t n = mm_steps_words(out, words);
+	struct mm_msg words[MM_STEPS_MESSAGES_MAX];
+	const uint32_t n = mm_steps_messages(out, words);
 	struct ms_client *c = &t->c;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -292,7 +292,7 @@ bool ms_turn_want(struct ms_tenant *t)
 	if (!mm_steps_lacks_turn(&t->c.steps))
 		return true;
 	if (!t->c.steps.turn.requested)
-		mm_steps_ask_turn(&t->c.steps, &out);
+		mm_steps_request_turn(&t->c.steps, &out);
 	ms_client_out(t, &out);
 	return false;
 }

@@ -109,8 +109,8 @@ static void action_perform(struct ms_device *dev, const struct mm_action *a)
 	case MM_ACT_EVENT:
 		action_enqueue(t, a);
 		return;
-	case MM_ACT_JUDGE:
-		mm_core_on_judged(dev->core, dev->sim->now_ns, a->tenant, false);
+	case MM_ACT_CHECK_STOPPED:
+		mm_core_on_stopped_checked(dev->core, dev->sim->now_ns, a->tenant, false);
 		return;
 	case MM_ACT_KICK:
 	case MM_ACT_KILL:

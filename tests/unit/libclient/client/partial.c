@@ -424,7 +424,7 @@ static struct mm_model *take_model_away(struct fixture *f)
 	model = f->client->model;
 	f->client->model = NULL;
 	f->client->model_phase = MM_CLIENT_MODEL_NONE;
-	mm_steps_forget_plan(&f->client->steps, &out);
+	mm_steps_drop_plan(&f->client->steps, &out);
 	mm_step_out_perform(f->client, &out);
 	mm_client_lock_give(&f->client->lock);
 	return model;

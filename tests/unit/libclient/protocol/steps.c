@@ -274,7 +274,7 @@ static bool event_happens(enum event event)
 		end_step(event == END_BROKEN);
 		return true;
 	default:
-		mm_steps_forget_plan(&steps, &out);
+		mm_steps_drop_plan(&steps, &out);
 		return true;
 	}
 }
@@ -402,7 +402,7 @@ static void make_turn(enum turn turn)
 	mm_steps_join_turns(&steps, MM_TURN_QUANTUM, &out);
 	if (turn == LACKS)
 		return;
-	mm_steps_ask_turn(&steps, &out);
+	mm_steps_request_turn(&steps, &out);
 	if (turn == ASKED)
 		return;
 	mm_steps_on_turn_begin(&steps, SERIAL, &out);
@@ -472,10 +472,10 @@ static bool turn_happens(enum turn_event event)
 	case YIELD:
 		return mm_steps_yield_turn(&steps, &out) != -EBUSY;
 	case ASK:
-		mm_steps_ask_turn(&steps, &out);
+		mm_steps_request_turn(&steps, &out);
 		return true;
 	case UNHEARD:
-		mm_steps_turn_unheard(&steps);
+		mm_steps_turn_request_lost(&steps);
 		return true;
 	case STEP_BEGIN:
 		return step_begins();
@@ -520,8 +520,8 @@ static void a_turn_is_asked_for_first(void **state)
 	(void)state;
 	make_parked();
 	mm_steps_join_turns(&steps, MM_TURN_DRAIN, &out);
-	assert_int_equal(mm_steps_may_begin(&steps, false), MM_STEPS_MUST_ASK_TURN);
-	mm_steps_ask_turn(&steps, &out);
+	assert_int_equal(mm_steps_may_begin(&steps, false), MM_STEPS_MUST_REQUEST_TURN);
+	mm_steps_request_turn(&steps, &out);
 	assert_int_equal(mm_steps_may_begin(&steps, false), MM_STEPS_MUST_WAIT);
 	mm_steps_on_turn_begin(&steps, SERIAL, &out);
 	assert_int_equal(mm_steps_may_begin(&steps, false), MM_STEPS_MUST_WAIT);
@@ -557,16 +557,16 @@ static void words_have_an_order(void **state)
 		      { MM_OP_RESYNC, EPOCH },
 		      { MM_OP_PARKED, EPOCH + 1 },
 		      { MM_OP_TURN_WANT, 0 } };
-	struct mm_msg words[MM_STEPS_WORDS_MAX];
+	struct mm_msg words[MM_STEPS_MESSAGES_MAX];
 
 	(void)state;
 	make_turn(STEP_ENDS);
 	prepare_next();
 	out = (struct mm_steps_out){ 0 };
-	assert_int_equal(mm_steps_words(&out, words), 0);
+	assert_int_equal(mm_steps_messages(&out, words), 0);
 	end_step(true);
-	mm_steps_ask_turn(&steps, &out);
-	assert_int_equal(mm_steps_words(&out, words), MM_ARRAY_SIZE(order));
+	mm_steps_request_turn(&steps, &out);
+	assert_int_equal(mm_steps_messages(&out, words), MM_ARRAY_SIZE(order));
 	for (size_t i = 0; i < MM_ARRAY_SIZE(order); i++) {
 		assert_int_equal(words[i].opcode, order[i].opcode);
 		assert_int_equal(words[i].epoch, order[i].epoch);
@@ -577,7 +577,7 @@ static void words_have_an_order(void **state)
 	assert_int_equal(words[2].arg[0], MM_PARKED_BROKEN);
 	make_parked();
 	out = (struct mm_steps_out){ .parked_epoch = EPOCH + 1 };
-	assert_int_equal(mm_steps_words(&out, words), 1);
+	assert_int_equal(mm_steps_messages(&out, words), 1);
 	assert_int_equal(words[0].arg[0], 0);
 }
 

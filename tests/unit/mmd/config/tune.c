@@ -16,7 +16,7 @@ static void each_default_can_be_set(void **state)
 	uint32_t n = 0;
 
 	(void)state;
-	mm_tune_defaults(&none);
+	mm_knobs_set_defaults(&none);
 	for (; (k = mm_knob_at(n)); n++) {
 		struct mm_core_opts opts = { 0 };
 		char text[80], error[MM_TUNE_ERROR_BYTES];
@@ -30,7 +30,7 @@ static void each_default_can_be_set(void **state)
 		assert_int_equal(mm_tune_parse(text, &opts, error), 0);
 		assert_int_equal(mm_knob_value(k, &opts), k->fallback);
 		assert_int_equal(mm_knob_value(k, &none), k->fallback);
-		mm_tune_defaults(&opts);
+		mm_knobs_set_defaults(&opts);
 		assert_memory_equal(&opts, &none, sizeof(opts));
 	}
 	assert_true(n >= 8);
@@ -48,7 +48,7 @@ static void several_are_read_at_once(void **state)
 	assert_int_equal(opts.lend_max_permille, 1000);
 	assert_true(opts.dwell_ns == 3600 * MM_NS_PER_S);
 	assert_int_equal(opts.link_permille, 5);
-	mm_tune_defaults(&opts);
+	mm_knobs_set_defaults(&opts);
 	assert_int_equal(opts.link_permille, 5);
 }
 

@@ -153,7 +153,7 @@ static void a_min_is_not_kept_in_pages_that_somebody_may_hold(void **state)
 	wait_ms(50);
 	assert_int_equal(b->held, 10);
 	assert_true(account_named(0).quarantined > 0);
-	w_die(w, a);
+	w_kill(w, a);
 	wait_ms(1500);
 	assert_int_equal(b->held, 12);
 	assert_false(mm_core_account_find(w->core, 1000, &gone));
@@ -360,7 +360,7 @@ static void entries_of_the_gone_are_used_again(void **state)
 	(void)state;
 	world_begin(MM_POLICY_ELASTIC, W_PAGES);
 	world_xfer_up();
-	for (uint32_t i = 0; i < 3 * MM_ACCOUNTS_DEFAULT; i++) {
+	for (uint32_t i = 0; i < 3 * MM_CORE_ACCOUNTS_DEFAULT; i++) {
 		struct mm_core_join join = { .account = 5000 + i, .features = MM_FEAT_KNOWN };
 		struct w_proc *p = &w->proc[0];
 		struct mm_core_account a;
@@ -564,7 +564,7 @@ static void an_end_without_death_is_quarantined(void **state)
 	assert_true(p->alive);
 	assert_int_equal(world_stats().kills, 0);
 	assert_int_equal(account_named(0).quarantined, 10);
-	w_die(w, p);
+	w_kill(w, p);
 	wait_ms(3000);
 	assert_int_equal(account_named(0).quarantined, 0);
 	assert_int_equal(world_stats().pages[MM_PAGE_FREE], 40);

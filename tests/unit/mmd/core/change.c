@@ -18,7 +18,7 @@
 #include "mmd/core/requests.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "tests/unit/mmd/core/story.h"
 
 #define ALL_FACTS   (1u << MM_CHANGE_FACTS)
@@ -143,7 +143,7 @@ static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_e
 	if (facts & MM_CHANGE_COPIES && event == MM_CHANGE_BEGIN) {
 		t->change->pre.n = 1;
 		t->change->pre.entry[0] = 0;
-		t->change->pre.page[0] = mm_c_reserve(w->core, t);
+		t->change->pre.page[0] = mm_c_page_reserve(w->core, t);
 	}
 	t->change->broken = !(facts & MM_CHANGE_IN_PART);
 	t->change->state = state;

@@ -68,7 +68,7 @@ static void test_the_victim_dies(void **state)
 	assert_int_equal(story_stats().suspects, of_a + of_b);
 	assert_int_equal(pages_in_state(MM_PAGE_QUARANTINE), 0);
 	recreated = w->jobs_of[MM_XOP_RECREATE];
-	w_die(w, a);
+	w_kill(w, a);
 	w_run(w);
 	assert_int_equal(pages_in_state(MM_PAGE_QUARANTINE), of_a);
 	assert_int_equal(story_stats().suspects, of_b);
@@ -92,7 +92,7 @@ static void test_many_at_once(void **state)
 	n = pages_owned(p);
 	assert_true(n > 40);
 	w_memory_error(w);
-	w_die(w, p);
+	w_kill(w, p);
 	w_run(w);
 	assert_int_equal(pages_in_state(MM_PAGE_QUARANTINE), n);
 	w_tick(w, MM_NS_PER_S);
@@ -122,7 +122,7 @@ static void test_cleared(void **state)
 	story_steps(p, 1);
 	w_stats(w, p, 1);
 	assert_int_equal(story_stats().suspects, 0);
-	w_die(w, p);
+	w_kill(w, p);
 	w_run(w);
 	assert_int_equal(story_stats().suspects_quarantined, 0);
 	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
@@ -161,7 +161,7 @@ static void test_again_and_again(void **state)
 	p = with_kv(0, 3);
 	w_memory_error(w);
 	w_memory_error(w);
-	w_die(w, p);
+	w_kill(w, p);
 	for (int i = 0; i < 400; i++) {
 		w_memory_error(w);
 		w_xfer_work(w, 3, 0);
@@ -188,7 +188,7 @@ static void test_xfer_dies_too(void **state)
 	n = pages_owned(p);
 	w_memory_error(w);
 	w_xfer_kill(w, true);
-	w_die(w, p);
+	w_kill(w, p);
 	w_run(w);
 	w_xfer_up(w);
 	w_run(w);

@@ -54,7 +54,7 @@ static void pages_circulate(void **state)
 
 	(void)state;
 	make_free(3);
-	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
+	mm_ledger_check(&ledger, MM_CORE_ACCOUNTS_DEFAULT, MM_CORE_TENANTS_DEFAULT);
 	p = mm_ledger_reserve(&ledger, 5, 1, 1);
 	assert_int_equal(p, 3);
 	assert_int_equal(page[3].state, MM_PAGE_DIRTY);
@@ -63,14 +63,14 @@ static void pages_circulate(void **state)
 	mm_ledger_give(&ledger, 3, MM_PAGE_SLOT);
 	mm_ledger_revoke(&ledger, 3);
 	assert_int_equal(ledger.revoking[5].length, 1);
-	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
+	mm_ledger_check(&ledger, MM_CORE_ACCOUNTS_DEFAULT, MM_CORE_TENANTS_DEFAULT);
 	mm_ledger_drop(&ledger, 3);
 	assert_int_equal(ledger.scrub.length, 1);
 	assert_int_equal(ledger.inflight[1], 1);
 	mm_ledger_scrub_begin(&ledger, 3, JOB, false);
 	mm_ledger_charge(&ledger, 3, MM_DOMAIN_NONE, false);
 	mm_ledger_scrub_end(&ledger, 3);
-	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
+	mm_ledger_check(&ledger, MM_CORE_ACCOUNTS_DEFAULT, MM_CORE_TENANTS_DEFAULT);
 	assert_int_equal(ledger.count[MM_PAGE_FREE], 1);
 }
 
@@ -97,7 +97,7 @@ static void a_domain_keeps_its_pages(void **state)
 	mm_ledger_scrub_begin(&ledger, 0, JOB, false);
 	mm_ledger_scrub_end(&ledger, 0);
 	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3, 3), 0);
-	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
+	mm_ledger_check(&ledger, MM_CORE_ACCOUNTS_DEFAULT, MM_CORE_TENANTS_DEFAULT);
 }
 
 static void own_pages_go_first(void **state)
@@ -121,10 +121,10 @@ static void a_written_page_waits_for_its_job(void **state)
 	mm_ledger_job(&ledger, 0, JOB);
 	mm_ledger_drop(&ledger, 0);
 	assert_int_equal(ledger.scrub.length, 0);
-	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
+	mm_ledger_check(&ledger, MM_CORE_ACCOUNTS_DEFAULT, MM_CORE_TENANTS_DEFAULT);
 	mm_ledger_job(&ledger, 0, 0);
 	assert_int_equal(ledger.scrub.length, 1);
-	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
+	mm_ledger_check(&ledger, MM_CORE_ACCOUNTS_DEFAULT, MM_CORE_TENANTS_DEFAULT);
 }
 
 static void a_quarantined_page_is_made_anew(void **state)
@@ -137,7 +137,7 @@ static void a_quarantined_page_is_made_anew(void **state)
 	mm_ledger_retry(&ledger, 0, JOB);
 	mm_ledger_scrub_end(&ledger, 0);
 	assert_int_equal(page[0].state, MM_PAGE_DIRTY);
-	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
+	mm_ledger_check(&ledger, MM_CORE_ACCOUNTS_DEFAULT, MM_CORE_TENANTS_DEFAULT);
 }
 
 static void try_scrub_plain(uint32_t p)
@@ -173,7 +173,7 @@ static void try_retry(uint32_t p)
 static void try_check(uint32_t p)
 {
 	ledger.page[p].state = MM_PAGE_KV;
-	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
+	mm_ledger_check(&ledger, MM_CORE_ACCOUNTS_DEFAULT, MM_CORE_TENANTS_DEFAULT);
 }
 
 static void only_the_drawn_transitions_exist(void **state)
@@ -200,12 +200,12 @@ static void only_the_drawn_transitions_exist(void **state)
 static void accounts_are_charged(void **state)
 {
 	const struct mm_core_quota quota = { .min_pages = 2, .max_pages = 3, .weight = 100 };
-	struct mm_account table[MM_ACCOUNTS_DEFAULT] = { { 0 } },
-			  *a = mm_account_open(table, MM_ACCOUNTS_DEFAULT, 42, &quota);
+	struct mm_account table[MM_CORE_ACCOUNTS_DEFAULT] = { { 0 } },
+			  *a = mm_account_open(table, MM_CORE_ACCOUNTS_DEFAULT, 42, &quota);
 
 	(void)state;
 	assert_ptr_equal(mm_account_find(table, 1, 42), a);
-	assert_null(mm_account_find(table, MM_ACCOUNTS_DEFAULT, 43));
+	assert_null(mm_account_find(table, MM_CORE_ACCOUNTS_DEFAULT, 43));
 	assert_int_equal(mm_account_charge(a, 2), 0);
 	assert_int_equal(mm_account_charge(a, 2), MM_E_QUOTA);
 	assert_int_equal(a->charged, 2);
@@ -221,9 +221,9 @@ static void accounts_are_charged(void **state)
 	mm_account_uncharge(a, 1);
 	assert_int_equal(mm_account_room(a), 2);
 	assert_int_equal(mm_account_unused_min(a), 1);
-	for (uint64_t i = 1; i < MM_ACCOUNTS_DEFAULT; i++)
-		assert_non_null(mm_account_open(table, MM_ACCOUNTS_DEFAULT, i, &quota));
-	assert_null(mm_account_open(table, MM_ACCOUNTS_DEFAULT, 999, &quota));
+	for (uint64_t i = 1; i < MM_CORE_ACCOUNTS_DEFAULT; i++)
+		assert_non_null(mm_account_open(table, MM_CORE_ACCOUNTS_DEFAULT, i, &quota));
+	assert_null(mm_account_open(table, MM_CORE_ACCOUNTS_DEFAULT, 999, &quota));
 }
 
 int main(void)

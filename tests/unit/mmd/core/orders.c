@@ -288,7 +288,7 @@ static void xfer_may_die_in_any_phase(void **state)
 		w_xfer_up(w);
 		story_steps(p, 3);
 		assert_int_equal(story_plan(p)->alpha, 1);
-		w_die(w, p);
+		w_kill(w, p);
 		w_run(w);
 		assert_int_equal(story_stats().pages[MM_PAGE_FREE], 80);
 		if (when + 1 < 60)

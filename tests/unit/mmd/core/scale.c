@@ -18,7 +18,7 @@
 
 static struct mm_core *core;
 static uint64_t now_ns = MM_NS_PER_S;
-static uint32_t tenant[MM_TENANTS_LIMIT];
+static uint32_t tenant[MM_CORE_TENANTS_MAX];
 static uint64_t granted, freed;
 
 static int core_create(uint32_t tenants, uint32_t accounts, uint8_t tag)
@@ -41,7 +41,7 @@ static uint32_t actions_take(uint64_t *job, uint32_t room)
 
 	while (mm_core_next(core, &a)) {
 		granted += a.kind == MM_ACT_EVENT && a.msg.opcode == MM_EV_KV_GRANT;
-		freed += a.kind == MM_ACT_FORGET;
+		freed += a.kind == MM_ACT_TENANT_FREE;
 		if (a.kind != MM_ACT_JOB)
 			continue;
 		assert_true(jobs < room);
@@ -83,8 +83,8 @@ static int teardown(void **state)
 static void limits_are_checked(void **state)
 {
 	(void)state;
-	assert_int_equal(core_create(MM_TENANTS_LIMIT + 1, 0, 0), -EINVAL);
-	assert_int_equal(core_create(0, MM_ACCOUNTS_LIMIT + 1, 0), -EINVAL);
+	assert_int_equal(core_create(MM_CORE_TENANTS_MAX + 1, 0, 0), -EINVAL);
+	assert_int_equal(core_create(0, MM_CORE_ACCOUNTS_MAX + 1, 0), -EINVAL);
 	assert_int_equal(core_create(0, 1, 0),
 			 -EINVAL); /* fewer than are kept free for new accounts */
 	assert_int_equal(core_create(0, 0, MM_TAGS_MAX), -EINVAL);
@@ -109,10 +109,10 @@ static void a_thousand_tenants(void **state)
 {
 	const struct mm_core_join late = { .account = 1 };
 	struct mm_core_tenant t;
-	uint32_t n = MM_TENANTS_LIMIT, none;
+	uint32_t n = MM_CORE_TENANTS_MAX, none;
 
 	(void)state;
-	assert_int_equal(core_create(n, MM_ACCOUNTS_LIMIT, MM_TAGS_MAX - 1), 0);
+	assert_int_equal(core_create(n, MM_CORE_ACCOUNTS_MAX, MM_TAGS_MAX - 1), 0);
 	mm_core_on_xfer_up(core, now_ns, 1);
 	core_run();
 	join_all(n);

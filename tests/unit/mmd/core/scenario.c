@@ -541,7 +541,7 @@ static void pages_enter_another_domain_created_anew(void **state)
 	story_begin(MM_POLICY_REMAP, 40);
 	a = tenant_with(0, 8, 4);
 	a->forks = true;
-	w_die(w, a);
+	w_kill(w, a);
 	w_run(w);
 	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 40);
 	b = tenant_with(1, 8, 4);
@@ -549,7 +549,7 @@ static void pages_enter_another_domain_created_anew(void **state)
 	assert_true(story_stats().pages[MM_PAGE_QUARANTINE] > 0); /* the forked process maps them */
 	pass_ms(9000);
 	assert_true(b->model_ready);
-	w_die(w, b);
+	w_kill(w, b);
 	w_run(w);
 	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 40);
 }

@@ -119,7 +119,7 @@ static void steps_of(const struct w_proc *p, uint64_t step_us)
  */
 static void who_was_relieved_is_left_alone_for_a_while(void **state)
 {
-	uint64_t relieved_ns;
+	uint64_t overdrawn_return_ns;
 	struct w_proc *p;
 
 	(void)state;
@@ -134,16 +134,16 @@ static void who_was_relieved_is_left_alone_for_a_while(void **state)
 	for (uint32_t i = 0; i < 1000 && story_plan(p)->alpha == 4; i++)
 		pass_tenth(p);
 	assert_true(story_plan(p)->alpha < 4);
-	relieved_ns = w->now_ns;
+	overdrawn_return_ns = w->now_ns;
 	w_run(w);
 	steps_of(p, 3743);
 	w_kv_want(w, p, 60);
 	while (story_plan(p)->alpha < 4) {
-		assert_true(w->now_ns < relieved_ns + MM_NS_PER_S);
+		assert_true(w->now_ns < overdrawn_return_ns + MM_NS_PER_S);
 		stats_send(p, 0, 1);
 		pass_tenth(p);
 	}
-	assert_true(w->now_ns > relieved_ns + 190 * MM_NS_PER_MS);
+	assert_true(w->now_ns > overdrawn_return_ns + 190 * MM_NS_PER_MS);
 }
 
 /* ---- the bound ---- */

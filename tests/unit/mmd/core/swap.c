@@ -299,7 +299,7 @@ static void pages_wait_for_the_copies_of_a_dead_tenant(void **state)
 		assert_int_equal(w->jobs, RPAGES);
 		for (uint32_t i = 0; i < done; i++)
 			w_xfer_work(w, 1, 0);
-		w_die(w, p);
+		w_kill(w, p);
 		for (uint32_t i = done; i < RPAGES; i++) {
 			mm_core_stats(w->core, &s);
 			assert_int_equal(s.pages[MM_PAGE_REVOKING], 2 * RANGES * RPAGES);

@@ -230,7 +230,7 @@ static void death_and_leaving_pass_it_on(void **state)
 	turn_want(a);
 	turn_want(b);
 	turn_want(c);
-	w_die(w, a);
+	w_kill(w, a);
 	w_run(w);
 	assert_true(b->machine.turn.serial && !c->machine.turn.serial);
 	w_turn_join(w, b, MM_TURN_NONE, 0, 0);
@@ -249,8 +249,8 @@ static void who_waits_counts_as_idle(void **state)
 	w_stats(w, b, 1);
 	turn_want(a);
 	turn_want(b);
-	assert_true(mm_core_tenant(w->core, a->tenant, &t) && !t.idle && !t.turn_waits);
-	assert_true(mm_core_tenant(w->core, b->tenant, &t) && t.idle && t.turn_waits);
+	assert_true(mm_core_tenant(w->core, a->tenant, &t) && !t.idle && !t.turn_wanted);
+	assert_true(mm_core_tenant(w->core, b->tenant, &t) && t.idle && t.turn_wanted);
 }
 
 /* Claims of work count only while the tenant also runs steps. */

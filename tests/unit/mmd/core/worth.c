@@ -6,10 +6,10 @@
 #undef NDEBUG
 #include <errno.h>
 
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 #include "mmd/core/market/lend.h"
 #include "mmd/core/market/lends.h"
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 #include "mmd/core/market/worth.h"
 #include "tests/unit/mmd/core/story.h"
 
@@ -215,11 +215,11 @@ static void what_may_be_away_is_not_what_is_worthwhile(void **state)
 	mm_c_caps_void(t);
 	may = mm_c_alpha_cap(w->core, t, 2);
 	mm_c_caps_void(t);
-	worthwhile = mm_c_alpha_pays(w->core, t, 1000);
+	worthwhile = mm_c_alpha_worthwhile(w->core, t, 1000);
 	assert_int_not_equal(may, worthwhile);
 	mm_c_caps_void(t);
 	assert_int_equal(mm_c_alpha_cap(w->core, t, 2), may);
-	assert_int_equal(mm_c_alpha_pays(w->core, t, 1000), worthwhile);
+	assert_int_equal(mm_c_alpha_worthwhile(w->core, t, 1000), worthwhile);
 	assert_int_equal(mm_c_alpha_cap(w->core, t, 2), may);
 }
 
@@ -243,7 +243,7 @@ static void what_is_waited_for_is_summed_anew(void **state)
 	 * The tenant may give two pages beyond the min, and three for those that it waits for.
 	 */
 	p->want = t->demand->wanted = 9;
-	mm_c_expect_anew(w->core);
+	mm_c_supply_changed(w->core);
 	assert_int_equal(mm_c_may_give(w->core, t, 1, MM_DOMAIN_NONE), 2 + 3);
 	mm_c_kv_grant(w->core, t);
 	assert_int_equal(mm_c_may_give(w->core, t, 1, MM_DOMAIN_NONE), 3 + 2);

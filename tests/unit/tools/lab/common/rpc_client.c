@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "libclient/base/base.h"
-#include "tools/lab/common/rpc.h"
+#include "tools/lab/common/rpc_client.h"
 
 static const char answer[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"there\":true}}\n";
 

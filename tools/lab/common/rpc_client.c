@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/lab/common/rpc.h"
+#include "tools/lab/common/rpc_client.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 
 #include "mmd/core/book/book.h"
 
-struct mm_wish {
+struct mm_demand {
 	uint32_t wanted;       /* chunks in all */
 	uint32_t wanted_max;   /* the most that it may have by policy */
 	uint64_t since_ns;     /* since when the demand waits, or waits for its next chunk */
@@ -27,15 +27,15 @@ struct mm_wish {
 };
 
 /* Begins with no demand; a policy with static KV demands the share. */
-void mm_c_wish_declare(const struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_demand_declare(const struct mm_core *c, struct mm_c_tenant *t);
 /* Sets the demand to @chunks in all, at most as many as @t declared. */
-void mm_c_wish_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
+void mm_c_demand_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
 /* @t has released a chunk: the demand and the reclaim are one chunk less. */
-void mm_c_wish_released(struct mm_c_tenant *t);
+void mm_c_demand_released(struct mm_c_tenant *t);
 /* Returns how many chunks @t demands, may have by policy, and does not hold. */
 uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t);
 /* Makes @t the last in the order of KV demands. */
-void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_kv_requeue(struct mm_core *c, struct mm_c_tenant *t);
 /* Grants a chunk; the caller has checked that its pages can be reserved. */
 void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t);
 /* Sends a denial with @error, once for each demand and at least MM_DENY_NS apart. */
@@ -44,11 +44,12 @@ void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error);
  * Reclaims @chunks until @until_ns. A tenant that released nothing of its last reclaim is sent the
  * reclaim, too, but its chunks are not counted as expected supply.
  */
-void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns);
+void mm_c_kv_reclaim_until(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks,
+			   uint64_t until_ns);
 /* Reclaims @chunks within the knob reclaim-ms. */
 void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
 /*
  * Returns whether a new reclaim from @t would be counted on: it has released a part of the last
  * one, if there was one.
  */
-bool mm_c_kv_hears(const struct mm_c_tenant *t);
+bool mm_c_kv_is_responsive(const struct mm_c_tenant *t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
 #include "libclient/base/base.h"
 
@@ -25,7 +25,7 @@ struct mm_action *mm_c_emit(struct mm_core *c, enum mm_action_kind kind,
 	return mm_queue_add(&c->queue, kind, t ? t->id : MM_NO_TENANT);
 }
 
-void mm_c_event(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *msg)
+void mm_c_event_send(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	mm_c_emit(c, MM_ACT_EVENT, t)->msg = *msg;
 }
@@ -33,14 +33,14 @@ void mm_c_event(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_
 void mm_c_reply(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *request,
 		int result)
 {
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_REPLY,
-				     .result = result,
-				     .user_data = request->user_data,
-				     .arg = { request->opcode } });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_REPLY,
+					  .result = result,
+					  .user_data = request->user_data,
+					  .arg = { request->opcode } });
 }
 
-void mm_c_map(struct mm_core *c, struct mm_c_tenant *t, uint32_t entry, uint32_t page)
+void mm_c_map_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t entry, uint32_t page)
 {
 	struct mm_action *a;
 	uint32_t value = page == MM_NO_PAGE ? 0 : page + 1;
@@ -57,7 +57,7 @@ void mm_c_map(struct mm_core *c, struct mm_c_tenant *t, uint32_t entry, uint32_t
 	a->page = page;
 }
 
-void mm_c_fds(struct mm_core *c, const struct mm_c_tenant *t, uint32_t page)
+void mm_c_fds_send(struct mm_core *c, const struct mm_c_tenant *t, uint32_t page)
 {
 	mm_c_emit(c, MM_ACT_FDS, t)->page = page;
 }
@@ -67,7 +67,7 @@ void mm_c_kick(struct mm_core *c, struct mm_c_tenant *t, const char *reason)
 	if (t->kicked || !t->connected)
 		return;
 	t->kicked = true;
-	mm_c_sum_anew(c);
+	mm_c_demand_changed(c);
 	c->stats.kicks++;
 	mm_c_emit(c, MM_ACT_KICK, t)->reason = reason;
 }
@@ -81,7 +81,7 @@ bool mm_c_job_room(const struct mm_core *c)
 
 uint32_t mm_c_job_issue(struct mm_core *c, uint32_t tenant, const struct mm_msg *msg)
 {
-	uint32_t id = tenant == MM_NOBODY ? MM_NO_TENANT : c->tenant[tenant].id;
+	uint32_t id = tenant == MM_NO_OWNER ? MM_NO_TENANT : c->tenant[tenant].id;
 	uint32_t job;
 
 	mm_assert(c->xfer_up);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mmd/core/market/wish.h"
+#include "mmd/core/market/demand.h"
 
 #include "libclient/base/base.h"
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/policy.h"
-#include "mmd/core/book/tell.h"
+#include "mmd/core/book/emit.h"
 
-void mm_c_wish_declare(const struct mm_core *c, struct mm_c_tenant *t)
+void mm_c_demand_declare(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->demand->wanted_max = t->kv.chunks_max;
 	if (!c->market->policy->kv_static)
@@ -15,11 +15,11 @@ void mm_c_wish_declare(const struct mm_core *c, struct mm_c_tenant *t)
 	t->demand->answered = true;
 }
 
-void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t)
+void mm_c_kv_requeue(struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->demand->since_ns = c->now_ns;
 	t->demand->kept_ns = 0;
-	t->demand->order = ++c->market->kv_turns;
+	t->demand->order = ++c->market->kv_orders;
 }
 
 /* If no tenant of @t's account waits, the account begins to wait. */
@@ -31,16 +31,16 @@ static void account_wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
 	mm_account_wait(&c->account[t->account], c->served);
 }
 
-void mm_c_wish_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
+void mm_c_demand_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
 {
 	account_wait_begin(c, t);
 	if (t->demand->wanted <= t->kv.held)
-		mm_c_kv_turn(c, t);
+		mm_c_kv_requeue(c, t);
 	t->demand->wanted = chunks;
 	t->demand->answered = false;
 }
 
-void mm_c_wish_released(struct mm_c_tenant *t)
+void mm_c_demand_released(struct mm_c_tenant *t)
 {
 	t->demand->wanted -= t->demand->wanted != 0;
 	t->demand->reclaim_left -= t->demand->reclaim_left != 0;
@@ -50,7 +50,7 @@ void mm_c_wish_released(struct mm_c_tenant *t)
 void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_kv_give(c, t);
-	mm_c_kv_turn(c, t);
+	mm_c_kv_requeue(c, t);
 	mm_account_serve(&c->account[t->account], t->kv.chunk_pages, &c->served);
 }
 
@@ -73,13 +73,13 @@ void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error)
 	t->demand->answered = true;
 	t->demand->denied_ns = c->now_ns;
 	c->stats.denials++;
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_KV_DENIED,
-				     .result = error,
-				     .arg = { t->demand->wanted, t->kv.held } });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_KV_DENIED,
+					  .result = error,
+					  .arg = { t->demand->wanted, t->kv.held } });
 }
 
-bool mm_c_kv_hears(const struct mm_c_tenant *t)
+bool mm_c_kv_is_responsive(const struct mm_c_tenant *t)
 {
 	return !t->demand->reclaim_left || t->demand->reclaim_left < t->demand->reclaim_last;
 }
@@ -88,19 +88,20 @@ bool mm_c_kv_hears(const struct mm_c_tenant *t)
  * @chunks replace what is left of an earlier reclaim. Releases that are on their way count towards
  * them.
  */
-void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns)
+void mm_c_kv_reclaim_until(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks,
+			   uint64_t until_ns)
 {
-	t->demand->unresponsive = !mm_c_kv_hears(t);
+	t->demand->unresponsive = !mm_c_kv_is_responsive(t);
 	t->demand->reclaim_left = t->demand->reclaim_last = chunks;
 	t->demand->reclaim_until_ns = until_ns;
-	mm_c_expect_anew(c);
+	mm_c_supply_changed(c);
 	c->stats.reclaims++;
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
-				     .arg = { chunks, until_ns, t->kv.releases + 1 } });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
+					  .arg = { chunks, until_ns, t->kv.releases + 1 } });
 }
 
 void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
 {
-	mm_c_kv_ask(c, t, chunks, c->now_ns + c->opts.reclaim_ns);
+	mm_c_kv_reclaim_until(c, t, chunks, c->now_ns + c->opts.reclaim_ns);
 }
