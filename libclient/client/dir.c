@@ -150,7 +150,7 @@ void mm_directory_done(struct mm_directory *dir)
 	*dir = (struct mm_directory){ 0 };
 }
 
-static int tensor_compare_name(const void *key, const void *element)
+static int dir_tensor_compare(const void *key, const void *element)
 {
 	return strcmp(key, ((const struct mm_dir_tensor *)element)->name);
 }
@@ -158,5 +158,5 @@ static int tensor_compare_name(const void *key, const void *element)
 const struct mm_dir_tensor *mm_directory_find(const struct mm_directory *dir, const char *name)
 {
 	return bsearch(name, dir->tensors, dir->n_tensors, sizeof(*dir->tensors),
-		       tensor_compare_name);
+		       dir_tensor_compare);
 }

@@ -119,13 +119,15 @@ enum mm_action_kind {
 	MM_ACT_PLAN,
 	/* Write into the xplan region that entry layers of epoch word are mapped now. */
 	MM_ACT_OPEN,
-	MM_ACT_ABORT,         /* set MM_GATE_ABORT in every gate of tenant */
-	MM_ACT_KICK,          /* close the connection; reason; its pages wait for proof */
-	MM_ACT_KILL,          /* SIGKILL by pidfd; reason */
-	MM_ACT_CHECK_STOPPED, /* check whether the process is stopped, then mm_core_on_stopped_checked() */
-	MM_ACT_ALARM,         /* report reason to the operator */
+	MM_ACT_ABORT, /* set MM_GATE_ABORT in every gate of tenant */
+	MM_ACT_KICK,  /* close the connection; reason; its pages wait for proof */
+	MM_ACT_KILL,  /* SIGKILL by pidfd; reason */
+	/* Check whether the process is stopped, then call mm_core_on_stopped_checked(). */
+	MM_ACT_CHECK_STOPPED,
+	MM_ACT_ALARM,      /* report reason to the operator */
 	MM_ACT_MODEL_DROP, /* drop tenant's reference to its store */
-	MM_ACT_TENANT_FREE, /* tenant: all pages proven free, index may be reused; drop shell state */
+	/* All pages of tenant are proven free: drop the shell's state, its index may be reused. */
+	MM_ACT_TENANT_FREE,
 };
 
 struct mm_action {

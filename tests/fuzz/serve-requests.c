@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What mmserve is to serve: requests in order whose ids are in the vocabulary. */
+/* mmserve accepts only requests that are in order and whose ids are in the vocabulary. */
 #include <math.h>
 #include <string.h>
 

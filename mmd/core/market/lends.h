@@ -23,9 +23,9 @@ struct mm_c_cap {
 
 struct mm_c_lends {
 	uint64_t taken_ns; /* last time that layers were taken */
-	uint64_t
-		overdrawn_return_ns; /* last time that layers returned as too many were away; 0: never */
-	uint64_t by_hand_ns;         /* since when the operator's plan waits for pages */
+	/* last time that layers returned because too many were away; 0: never */
+	uint64_t overdrawn_return_ns;
+	uint64_t by_hand_ns;           /* since when the operator's plan waits for pages */
 	struct mm_c_cap cap, cap_more; /* for the usual tolerance, and for a multiple of it */
 	struct {
 		uint64_t epoch, claims, steps;

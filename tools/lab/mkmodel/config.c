@@ -17,7 +17,7 @@ const char *mk_dtype_name(enum mm_dtype dtype, bool torch)
 	return torch ? "bfloat16" : "BF16";
 }
 
-static int config_fail(char *err, const char *text)
+static int mk_config_fail(char *err, const char *text)
 {
 	snprintf(err, MK_ERROR_BYTES, "%s", text);
 	return -EINVAL;
@@ -26,14 +26,14 @@ static int config_fail(char *err, const char *text)
 static int check_rope(const struct mm_rope *rope, char *err)
 {
 	if (!(rope->theta >= 1 && rope->theta <= 1e12))
-		return config_fail(err, "RoPE's theta must be from 1 to 1e12");
+		return mk_config_fail(err, "RoPE's theta must be from 1 to 1e12");
 	if (rope->scaling != MM_ROPE_UNSCALED && !(rope->factor >= 1 && rope->factor <= 1e6))
-		return config_fail(err, "RoPE scaling: the factor must be from 1 to 1e6");
+		return mk_config_fail(err, "RoPE scaling: the factor must be from 1 to 1e6");
 	if (rope->scaling == MM_ROPE_LLAMA3 &&
 	    !(rope->low_factor > 0 && rope->high_factor > rope->low_factor &&
 	      rope->high_factor <= 1e6 && rope->original >= 1 && rope->original <= 1u << 24))
-		return config_fail(err,
-				   "llama3 scaling: needs 0 < low < high <= 1e6 and original >= 1");
+		return mk_config_fail(
+			err, "llama3 scaling: needs 0 < low < high <= 1e6 and original >= 1");
 	return 0;
 }
 
@@ -41,17 +41,17 @@ static int check_family(const struct mm_arch *a, char *err)
 {
 	if (a->family != MM_FAMILY_OPT) {
 		if (a->head_dim % 2)
-			return config_fail(err,
-					   "head size (hidden / heads) is odd: RoPE needs pairs");
+			return mk_config_fail(
+				err, "head size (hidden / heads) is odd: RoPE needs pairs");
 		if (a->embed_dim != a->hidden || a->post_norm || a->no_final_norm)
-			return config_fail(err,
-					   "only OPT has another embedding size or norms behind");
+			return mk_config_fail(
+				err, "only OPT has another embedding size or norms behind");
 		return check_rope(&a->rope, err);
 	}
 	if (a->kv_heads != a->heads)
-		return config_fail(err, "OPT has as many KV heads as heads");
+		return mk_config_fail(err, "OPT has as many KV heads as heads");
 	if (a->rope.scaling != MM_ROPE_UNSCALED)
-		return config_fail(err, "OPT has no RoPE to scale");
+		return mk_config_fail(err, "OPT has no RoPE to scale");
 	return 0;
 }
 
@@ -59,18 +59,18 @@ int mk_arch_check(const struct mm_arch *a, char *err)
 {
 	if (!a->hidden || !a->ffn || !a->layers || !a->heads || !a->kv_heads || !a->vocab ||
 	    !a->max_position)
-		return config_fail(err, "every size must be at least 1");
+		return mk_config_fail(err, "every size must be at least 1");
 	if (a->hidden > 1u << 20 || a->ffn > 1u << 22 || a->layers > 4096 || a->vocab > 1u << 24 ||
 	    a->max_position > 1u << 24 || a->embed_dim > 1u << 20)
-		return config_fail(err,
-				   "a size is out of range (hidden <= 1Mi, ffn <= 4Mi, layers <= "
-				   "4096, vocab and max position <= 16Mi)");
+		return mk_config_fail(
+			err, "a size is out of range (hidden <= 1Mi, ffn <= 4Mi, layers <= "
+			     "4096, vocab and max position <= 16Mi)");
 	if (a->hidden % a->heads || a->head_dim != a->hidden / a->heads)
-		return config_fail(err, "hidden size is not a multiple of the number of heads");
+		return mk_config_fail(err, "hidden size is not a multiple of the number of heads");
 	if (a->heads % a->kv_heads)
-		return config_fail(err, "heads are not a multiple of the KV heads");
+		return mk_config_fail(err, "heads are not a multiple of the KV heads");
 	if (a->head_dim > MM_HEAD_DIM_MAX)
-		return config_fail(err, "head size (hidden / heads) is larger than 256");
+		return mk_config_fail(err, "head size (hidden / heads) is larger than 256");
 	return check_family(a, err);
 }
 

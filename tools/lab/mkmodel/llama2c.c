@@ -93,7 +93,7 @@ static int llama2c_check(struct mk_llama2c *c, char *err)
 	return 0;
 }
 
-static int map_file(const char *path, struct mk_llama2c *c)
+static int llama2c_map(const char *path, struct mk_llama2c *c)
 {
 	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
@@ -117,7 +117,7 @@ int mk_llama2c_open(const char *path, struct mk_llama2c *ret_ckpt, char *err)
 {
 	mm_cleanup(mk_llama2c_close) struct mk_llama2c c = { 0 };
 	char why[MK_ERROR_BYTES / 4];
-	int r = map_file(path, &c);
+	int r = llama2c_map(path, &c);
 
 	if (r) {
 		snprintf(err, MK_ERROR_BYTES, "%s: %s", path, strerror(-r));

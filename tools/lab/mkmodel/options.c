@@ -10,7 +10,7 @@
 
 #include "libclient/base/base.h"
 
-static const char help[] =
+static const char mkmodel_help[] =
 	"Usage: mkmodel llama2c CHECKPOINT OUT_DIR [--dtype TYPE] [--shards N]\n"
 	"       mkmodel random OUT_DIR [--shape NAME] [options]\n"
 	"       mkmodel shapes FILE\n"
@@ -277,7 +277,7 @@ int mk_options_parse(int argc, char **argv, struct mk_options *o)
 	while ((c = getopt_long(argc, argv, ":h", long_options, &index)) != -1) {
 		switch (c) {
 		case 'h':
-			fputs(help, stdout);
+			fputs(mkmodel_help, stdout);
 			return EXIT_SUCCESS;
 		case OPT_VERSION:
 			puts("mkmodel " MM_VERSION);

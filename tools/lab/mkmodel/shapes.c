@@ -28,7 +28,7 @@ static int MM_PRINTF(2, 3) shapes_fail(struct shapes_reader *r, const char *form
 	return -EBADMSG;
 }
 
-static int read_sizes(struct shapes_reader *r, const json_t *model, struct mm_arch *a)
+static int shape_read_sizes(struct shapes_reader *r, const json_t *model, struct mm_arch *a)
 {
 	const struct {
 		const char *key;
@@ -51,7 +51,7 @@ static int read_sizes(struct shapes_reader *r, const json_t *model, struct mm_ar
 	return 0;
 }
 
-static int read_family(struct shapes_reader *r, const json_t *model, struct mm_arch *a)
+static int shape_read_family(struct shapes_reader *r, const json_t *model, struct mm_arch *a)
 {
 	const char *name = json_string_value(json_object_get(model, "family"));
 	const json_t *theta = json_object_get(model, "rope_theta");
@@ -80,7 +80,7 @@ static int read_model(struct shapes_reader *r, const json_t *model, struct mk_sh
 	if (!name || !*name || strlen(name) >= sizeof(s->name))
 		return shapes_fail(r, "name must be a text of 1 to %zu bytes", sizeof(s->name) - 1);
 	snprintf(s->name, sizeof(s->name), "%s", name);
-	if (read_sizes(r, model, &s->arch) || read_family(r, model, &s->arch))
+	if (shape_read_sizes(r, model, &s->arch) || shape_read_family(r, model, &s->arch))
 		return -EBADMSG;
 	mm_arch_fill(&s->arch);
 	if (mk_arch_check(&s->arch, why))

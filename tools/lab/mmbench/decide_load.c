@@ -427,7 +427,7 @@ static void load_settle(struct load *l)
 		l->result->quiet_ns = took;
 }
 
-static int load_run(struct load *l)
+static int decide_load_run(struct load *l)
 {
 	struct mm_core_stats s;
 	int r;
@@ -478,7 +478,7 @@ static int run_once(const struct load *all)
 	if (l.engine && l.heap && l.job && l.action)
 		r = mm_core_create(&core, &l.core);
 	if (!r)
-		r = load_run(&l);
+		r = decide_load_run(&l);
 	mm_core_destroy(l.core);
 	free(l.action);
 	free(l.job);

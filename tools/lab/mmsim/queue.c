@@ -51,7 +51,7 @@ void ms_heap_done(struct ms_heap *heap)
 	*heap = (struct ms_heap){ 0 };
 }
 
-static void fifo_grow(struct ms_fifo *fifo)
+static void queue_grow(struct ms_fifo *fifo)
 {
 	const size_t room = fifo->room ? 2 * fifo->room : 16;
 	char *items = reallocarray(NULL, room, fifo->item_bytes);
@@ -70,7 +70,7 @@ static void fifo_grow(struct ms_fifo *fifo)
 void ms_fifo_push(struct ms_fifo *fifo, const void *item)
 {
 	if (ms_fifo_length(fifo) == fifo->room)
-		fifo_grow(fifo);
+		queue_grow(fifo);
 	memcpy(fifo->items + (fifo->tail & (fifo->room - 1)) * fifo->item_bytes, item,
 	       fifo->item_bytes);
 	fifo->tail++;

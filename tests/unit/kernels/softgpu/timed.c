@@ -438,25 +438,25 @@ static int role_read_only(int sock)
 
 /* ---- several at once ---- */
 
-#define TURNS 40
+#define ROUNDS 40
 
 /* Reports when its kernels ran. */
 static int role_neighbour(int sock)
 {
-	CUevent at[TURNS];
+	CUevent at[ROUNDS];
 	int fd = -1;
 
 	conf_recv(sock, &fd);
 	begin_at(conf_shared_from(fd, 4096, PROT_READ | PROT_WRITE));
 	hold(stream);
-	for (int i = 0; i < TURNS; i++) {
+	for (int i = 0; i < ROUNDS; i++) {
 		kernel(stream, BYTES_MS);
 		at[i] = record(stream);
-		/* What others see has to wait for its time: so the neighbour comes in between. */
+		/* A value that others see is written at its time, so the neighbour comes in between. */
 		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, (uint32_t)i, 0));
 	}
 	conf_send(sock, 1, -1);
-	for (int i = 0; i < TURNS; i++)
+	for (int i = 0; i < ROUNDS; i++)
 		conf_send(sock, time_of(at[i]), -1);
 	return 0;
 }
@@ -465,7 +465,7 @@ static int role_neighbour(int sock)
 static void test_neighbours(void **state)
 {
 	struct conf_peer peer[2];
-	uint64_t end[2][TURNS];
+	uint64_t end[2][ROUNDS];
 	uint32_t *word;
 	int fd;
 
@@ -478,13 +478,13 @@ static void test_neighbours(void **state)
 	}
 	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
 	for (int p = 0; p < 2; p++)
-		for (int i = 0; i < TURNS; i++)
+		for (int i = 0; i < ROUNDS; i++)
 			end[p][i] = conf_recv(peer[p].sock, NULL);
 	for (int p = 0; p < 2; p++)
 		check(conf_join(&peer[p]) == 0);
-	for (int i = 0; i < TURNS; i++) {
+	for (int i = 0; i < ROUNDS; i++) {
 		check(i == 0 || end[0][i] - end[0][i - 1] >= MS);
-		for (int k = 0; k < TURNS; k++)
+		for (int k = 0; k < ROUNDS; k++)
 			check(end[0][i] >= end[1][k] + MS || end[1][k] >= end[0][i] + MS);
 	}
 	munmap(word, 4096);

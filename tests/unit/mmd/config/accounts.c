@@ -25,7 +25,7 @@ static struct mm_accounts parse(const char *text)
 	return accounts;
 }
 
-static void fields(void **state)
+static void test_fields(void **state)
 {
 	struct mm_accounts all = parse(
 		"[{\"name\": \"batch\", \"cgroup\": \"/batch.slice\", \"min\": \"1K\", \"max\": "
@@ -222,7 +222,7 @@ static void the_root_cgroup_is_everybody(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields),
+		cmocka_unit_test(test_fields),
 		cmocka_unit_test(the_format_is_read_back),
 		cmocka_unit_test(what_is_wrong_is_named),
 		cmocka_unit_test(too_many),

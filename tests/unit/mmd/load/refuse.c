@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What load refuses: models, descriptors, and tenants that do not keep to the protocol. */
+/* load refuses models, descriptors, and tenants that do not keep to the protocol. */
 #undef NDEBUG
 #include <errno.h>
 #include <fcntl.h>

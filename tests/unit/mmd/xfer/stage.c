@@ -354,7 +354,7 @@ static void test_endless(void **state)
 	assert_int_equal(r, -EIO);
 }
 
-static void forbid_uring(void)
+static void stage_forbid_uring(void)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 
@@ -384,6 +384,6 @@ int main(int argc, char **argv)
 	core_main(argc, argv);
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
 	/* Runs all tests again without io_uring. */
-	forbid_uring();
+	stage_forbid_uring();
 	return failed + cmocka_run_group_tests(by_helper, NULL, NULL);
 }

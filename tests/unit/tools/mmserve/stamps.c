@@ -20,7 +20,7 @@ static double recorded_ns[3];   /* of each event */
 static uint32_t created, alive; /* events */
 static CUresult broken;         /* what comparing events says */
 
-static double *event_at(CUevent event)
+static double *fake_event_at(CUevent event)
 {
 	return &recorded_ns[(uintptr_t)event - 1];
 }
@@ -41,29 +41,29 @@ static CUresult event_destroy(CUevent event)
 	return CUDA_SUCCESS;
 }
 
-static CUresult event_record(CUevent event, CUstream stream)
+static CUresult fake_event_record(CUevent event, CUstream stream)
 {
 	(void)stream;
-	*event_at(event) = device_ns;
+	*fake_event_at(event) = device_ns;
 	return CUDA_SUCCESS;
 }
 
 static CUresult event_synchronize(CUevent event)
 {
-	assert_true(*event_at(event) >= 0);
+	assert_true(*fake_event_at(event) >= 0);
 	return CUDA_SUCCESS;
 }
 
 static CUresult event_elapsed(float *ms, CUevent start, CUevent end)
 {
-	*ms = (float)((*event_at(end) - *event_at(start)) / 1e6);
+	*ms = (float)((*fake_event_at(end) - *fake_event_at(start)) / 1e6);
 	return broken;
 }
 
 static const struct mm_gpu_api device = {
 	.cuEventCreate = event_create,
 	.cuEventDestroy = event_destroy,
-	.cuEventRecord = event_record,
+	.cuEventRecord = fake_event_record,
 	.cuEventSynchronize = event_synchronize,
 	.cuEventElapsedTime = event_elapsed,
 };

@@ -136,8 +136,8 @@ static void test_all_flags(void **state)
 	assert_int_equal(
 		opts_parse(
 			"--shapes OPT-13B:12.5%,qwen2.5-14b,Llama-3-8B --quantum 50 --max-seqs 8 "
-			"--batched-tokens 64 --page 2M --slots 2 --controller cap=500,reversion=off "
-			"--json "
+			"--batched-tokens 64 --page 2M --slots 2 "
+			"--controller cap=500,reversion=off --json "
 			"--max-len 100 --dilation 9",
 			&o),
 		0);
