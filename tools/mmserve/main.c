@@ -19,7 +19,7 @@
 
 #define EXIT_NO_DAEMON 3
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop_requested;
 
 struct serve { /* zeroed: nothing to give back */
 	struct mm_serve_options o;
@@ -37,10 +37,10 @@ struct serve { /* zeroed: nothing to give back */
 	char err[MM_SERVE_ERROR_BYTES];
 };
 
-static void on_signal(int signal)
+static void mmserve_on_signal(int signal)
 {
 	(void)signal;
-	stop = 1;
+	stop_requested = 1;
 }
 
 static void serve_done(struct serve *s)
@@ -183,7 +183,7 @@ static int start_engine(struct serve *s)
 		.fast = s->o.fast,
 		.out = s->out,
 		.progress = s->progress.on ? &s->progress : NULL,
-		.stop = &stop,
+		.stop = &stop_requested,
 	};
 	int r = mm_serve_module(&s->o, &s->gpu, module, &opts.gemm, s->err);
 
@@ -301,7 +301,7 @@ static int mmserve_run(struct serve *s)
 int main(int argc, char **argv)
 {
 	mm_cleanup(serve_done) struct serve s = { 0 };
-	const struct sigaction action = { .sa_handler = on_signal };
+	const struct sigaction action = { .sa_handler = mmserve_on_signal };
 	const int r = mm_serve_options_parse(argc, argv, &s.o);
 
 	if (r >= 0)

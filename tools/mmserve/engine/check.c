@@ -12,14 +12,15 @@
 #include "tools/mmserve/engine/model.h"
 #include "tools/mmserve/engine/plain_model.h"
 
-struct check {
+struct files_check {
 	const struct mm_arch *arch;
 	const struct mm_plain_model *model;
 	const char *dir;
 	char *err;
 };
 
-static int MM_PRINTF(3, 4) check_fail(const struct check *c, int error, const char *format, ...)
+static int MM_PRINTF(3, 4)
+	check_fail(const struct files_check *c, int error, const char *format, ...)
 {
 	char text[768];
 	va_list args;
@@ -39,7 +40,7 @@ static int file_tensor(struct mm_memory *m, const char *name, struct mm_tensor *
 }
 
 /* As for serving; of the addresses, which there are none of, nothing is kept. */
-static int check_needed(const struct check *c)
+static int check_needed(const struct files_check *c)
 {
 	static const struct mm_memory_ops ops = { .tensor = file_tensor };
 	struct mm_memory files = { .ops = &ops, .state = (void *)(uintptr_t)c->model };
@@ -73,7 +74,7 @@ static bool is_harmless(const char *name)
 		strncmp(name, "lm_head.", strlen("lm_head.")) != 0);
 }
 
-static const struct mm_st_tensor *find_tensor(const struct check *c, const char *name,
+static const struct mm_st_tensor *find_tensor(const struct files_check *c, const char *name,
 					      const char **ret_bytes)
 {
 	for (size_t f = 0; f < c->model->n_files; f++)
@@ -93,7 +94,7 @@ static const struct mm_st_tensor *find_tensor(const struct check *c, const char 
  * care; else one of the two is wrong, and others do not agree which: transformers took the
  * embedding up to version 4, and takes the head from 5 on.
  */
-static int check_second_head(const struct check *c, const struct mm_st_tensor *head,
+static int check_second_head(const struct files_check *c, const struct mm_st_tensor *head,
 			     const struct mm_plain_file *file)
 {
 	const char *bytes = NULL;
@@ -114,7 +115,7 @@ static int check_second_head(const struct check *c, const struct mm_st_tensor *h
 		name, head->name, file->name);
 }
 
-static int check_left_over(const struct check *c, const struct mm_st_tensor *t,
+static int check_left_over(const struct files_check *c, const struct mm_st_tensor *t,
 			   const struct mm_plain_file *file)
 {
 	char head[MM_TENSOR_NAME_BYTES];
@@ -132,7 +133,7 @@ static int check_left_over(const struct check *c, const struct mm_st_tensor *t,
 int mm_serve_check_files(const char *dir, const struct mm_arch *arch, char *err)
 {
 	struct mm_plain_model model;
-	const struct check c = { arch, &model, dir, err };
+	const struct files_check c = { arch, &model, dir, err };
 	int r;
 
 	if (mm_plain_model_open(NULL, dir, NULL, &model, err))

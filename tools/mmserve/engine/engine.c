@@ -32,7 +32,7 @@ static int engine_fail(struct mm_engine *e, int error, const char *what)
 	return error;
 }
 
-static int fail_gpu(struct mm_engine *e, CUresult r, const char *what)
+static int engine_fail_gpu(struct mm_engine *e, CUresult r, const char *what)
 {
 	snprintf(e->err, MM_SERVE_ERROR_BYTES, "%s: %s", what, mm_gpu_strerror(e->memory->gpu, r));
 	return mm_gpu_errno(r);
@@ -40,7 +40,7 @@ static int fail_gpu(struct mm_engine *e, CUresult r, const char *what)
 
 /* ---- the memory, for kvman ---- */
 
-static int kv_want(void *context, uint32_t chunks_total)
+static int kvman_want(void *context, uint32_t chunks_total)
 {
 	struct mm_engine *e = context;
 	const int r = e->memory->ops->kv_want(e->memory, chunks_total);
@@ -50,14 +50,14 @@ static int kv_want(void *context, uint32_t chunks_total)
 		       : r;
 }
 
-static void kv_usable(void *context, uint64_t *ret_bitmap, size_t words)
+static void kvman_usable(void *context, uint64_t *ret_bitmap, size_t words)
 {
 	const struct mm_engine *e = context;
 
 	e->memory->ops->kv_usable(e->memory, ret_bitmap, words);
 }
 
-static int kv_release(void *context, uint32_t chunk)
+static int kvman_release(void *context, uint32_t chunk)
 {
 	struct mm_engine *e = context;
 	const int r = e->memory->ops->kv_release(e->memory, chunk);
@@ -65,14 +65,14 @@ static int kv_release(void *context, uint32_t chunk)
 	return r ? engine_fail(e, r, "cannot give a KV chunk back") : 0;
 }
 
-static uint32_t kv_owed(void *context)
+static uint32_t kvman_owed(void *context)
 {
 	const struct mm_engine *e = context;
 
 	return e->memory->ops->kv_owed ? e->memory->ops->kv_owed(e->memory) : 0;
 }
 
-static int kv_move(void *context, const struct mm_sched_move *moves, uint32_t n)
+static int kvman_move(void *context, const struct mm_sched_move *moves, uint32_t n)
 {
 	struct mm_engine *e = context;
 	int r = 0;
@@ -82,25 +82,25 @@ static int kv_move(void *context, const struct mm_sched_move *moves, uint32_t n)
 	return r ? engine_fail(e, r, "cannot move KV blocks") : 0;
 }
 
-static int kv_mark(void *context)
+static int kvman_mark(void *context)
 {
 	struct mm_engine *e = context;
 	const CUresult r = e->memory->gpu->cuEventRecord(e->retired_done, e->forward.stream);
 
-	return r ? fail_gpu(e, r, "cannot move KV blocks") : 0;
+	return r ? engine_fail_gpu(e, r, "cannot move KV blocks") : 0;
 }
 
-static int kv_marked(void *context)
+static int kvman_is_marked(void *context)
 {
 	struct mm_engine *e = context;
 	const CUresult r = e->memory->gpu->cuEventQuery(e->retired_done);
 
 	if (r == CUDA_ERROR_NOT_READY)
 		return -EAGAIN;
-	return r ? fail_gpu(e, r, "cannot move KV blocks") : 0;
+	return r ? engine_fail_gpu(e, r, "cannot move KV blocks") : 0;
 }
 
-static void kv_load(void *context, const struct mm_kvman_load *load)
+static void kvman_report_load(void *context, const struct mm_kvman_load *load)
 {
 	const struct mm_engine *e = context;
 	const struct mm_load_hint hint = { load->chunks_used, load->waiting, load->running };
@@ -109,19 +109,19 @@ static void kv_load(void *context, const struct mm_kvman_load *load)
 }
 
 static const struct mm_kvman_ops kvman_ops = {
-	.want = kv_want,
-	.usable = kv_usable,
-	.owed = kv_owed,
-	.release = kv_release,
-	.move = kv_move,
-	.mark = kv_mark,
-	.marked = kv_marked,
-	.load = kv_load,
+	.want = kvman_want,
+	.usable = kvman_usable,
+	.owed = kvman_owed,
+	.release = kvman_release,
+	.move = kvman_move,
+	.mark = kvman_mark,
+	.marked = kvman_is_marked,
+	.load = kvman_report_load,
 };
 
 /* ---- making ---- */
 
-static uint32_t longest_request(const struct mm_engine *e)
+static uint32_t longest_request_tokens(const struct mm_engine *e)
 {
 	const uint32_t max = e->weights->arch.max_position;
 	uint64_t longest = 1;
@@ -136,7 +136,7 @@ static uint32_t longest_request(const struct mm_engine *e)
 	return (uint32_t)longest;
 }
 
-static int init_sched(struct mm_engine *e, uint32_t max_tokens)
+static int engine_init_sched(struct mm_engine *e, uint32_t max_tokens)
 {
 	const struct mm_kvman_arena arena = { .chunk_bytes = mm_kv_arena_chunk_total(&e->kv),
 					      .page_bytes = e->memory->page_bytes,
@@ -159,7 +159,7 @@ static int init_sched(struct mm_engine *e, uint32_t max_tokens)
 	return mm_sched_init(&e->sched, &config);
 }
 
-static int init_kvman(struct mm_engine *e)
+static int engine_init_kvman(struct mm_engine *e)
 {
 	const struct mm_stamps *t = &e->stamps;
 	const struct mm_kvman_config config = {
@@ -177,7 +177,7 @@ static int init_kvman(struct mm_engine *e)
 	return e->finished ? mm_kvman_init(&e->kvman, &config, &e->sched, &kvman_ops, e) : -ENOMEM;
 }
 
-static int init_kv(struct mm_engine *e)
+static int engine_init_kv(struct mm_engine *e)
 {
 	const struct mm_kv_opts kv = { .size = sizeof(kv),
 				       .chunk_bytes = e->kv.chunk_bytes,
@@ -210,11 +210,11 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 				 .memory = memory,
 				 .weights = weights,
 				 .requests = requests,
-				 .break_dice = opts->break_seed,
+				 .break_random = opts->break_seed,
 				 .err = err };
 	res = mm_stamps_init(&e->stamps, memory->gpu, opts->device_times, opts->time_scale);
 	if (res)
-		return fail_gpu(e, res, "cannot create an event");
+		return engine_fail_gpu(e, res, "cannot create an event");
 	r = mm_kv_arena_init(
 		&e->kv, opts->kv_order, weights->arch.layers,
 		mm_forward_part_bytes(&weights->arch, opts->block_tokens, opts->kv_dtype),
@@ -222,9 +222,9 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	if (!r && memory->fixed && opts->kv_share_bytes)
 		mm_kv_arena_fix(&e->kv, memory->page_bytes, opts->kv_share_bytes);
 	if (!r)
-		r = init_sched(e, longest_request(e));
+		r = engine_init_sched(e, longest_request_tokens(e));
 	if (!r)
-		r = init_kvman(e);
+		r = engine_init_kvman(e);
 	if (r) {
 		snprintf(err, MM_SERVE_ERROR_BYTES, "cannot set up the scheduler: %s",
 			 strerror(-r));
@@ -237,7 +237,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	if (r)
 		return r;
 	res = memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING);
-	return res ? fail_gpu(e, res, "cannot create an event") : init_kv(e);
+	return res ? engine_fail_gpu(e, res, "cannot create an event") : engine_init_kv(e);
 }
 
 void mm_engine_done(struct mm_engine *e)
@@ -293,7 +293,7 @@ static int refuse_size(struct mm_engine *e, struct mm_request *q, uint64_t now)
 	return request_refuse(e, q, now, why);
 }
 
-static int let_in(struct mm_engine *e, uint64_t now)
+static int requests_admit(struct mm_engine *e, uint64_t now)
 {
 	const double t = mm_stamps_at(&e->stamps, now);
 	uint32_t seq;
@@ -318,7 +318,7 @@ static int let_in(struct mm_engine *e, uint64_t now)
 
 /* ---- events ---- */
 
-static int handle_events(struct mm_engine *e, uint64_t now)
+static int engine_handle_events(struct mm_engine *e, uint64_t now)
 {
 	struct mm_event event;
 	int r = 0;
@@ -383,14 +383,14 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 /* Before which layer this step breaks off, by --break-steps; none of the model's: it does not. */
 static uint32_t break_layer(struct mm_engine *e)
 {
-	uint64_t *dice = &e->break_dice;
+	uint64_t *state = &e->break_random;
 
 	if (!e->opts.break_permille)
 		return UINT32_MAX;
-	*dice = *dice * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	if ((*dice >> 33) % 1000 >= e->opts.break_permille)
+	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	if ((*state >> 33) % 1000 >= e->opts.break_permille)
 		return UINT32_MAX;
-	return (uint32_t)((*dice >> 43) % e->weights->arch.layers);
+	return (uint32_t)((*state >> 43) % e->weights->arch.layers);
 }
 
 /* Return: as mm_step_end(): -ECANCELED means again. */
@@ -416,11 +416,11 @@ static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 }
 
 /* By the driver's name for it, if it was the driver. */
-static int fail_step(struct mm_engine *e, int error)
+static int engine_fail_step(struct mm_engine *e, int error)
 {
 	if (!e->forward.error)
 		return engine_fail(e, error, "a step failed");
-	fail_gpu(e, e->forward.error, "a step failed");
+	engine_fail_gpu(e, e->forward.error, "a step failed");
 	return error;
 }
 
@@ -432,7 +432,7 @@ static int engine_compute(struct mm_engine *e, struct mm_step_info *info)
 	for (;;) {
 		r = compute_once(e, info);
 		if (r != -ECANCELED || ++tries == VOID_STEPS_MAX)
-			return r ? fail_step(e, r) : 0;
+			return r ? engine_fail_step(e, r) : 0;
 		e->stats.steps_void++;
 	}
 }
@@ -445,7 +445,7 @@ static void report_mismatch(void *context, int32_t layer, const char *tensor)
 		(unsigned long long)e->stats.steps, layer, tensor);
 }
 
-static int take_results(struct mm_engine *e, const struct mm_sched_plan *plan, double now_s)
+static int engine_take_results(struct mm_engine *e, const struct mm_sched_plan *plan, double now_s)
 {
 	const struct mm_batch *b = &e->forward.batch;
 	uint32_t sample = 0, n;
@@ -504,18 +504,18 @@ static int engine_step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	fill_batch(e, plan);
 	res = mm_stamps_begin(&e->stamps, e->forward.stream);
 	if (res)
-		return fail_gpu(e, res, "cannot take the time");
+		return engine_fail_gpu(e, res, "cannot take the time");
 	r = engine_compute(e, &info);
 	if (r)
 		return r;
 	res = mm_stamps_read(&e->stamps, &begin_s, &end_s);
 	if (res)
-		return fail_gpu(e, res, "cannot take the time");
+		return engine_fail_gpu(e, res, "cannot take the time");
 	mm_kvman_ran(&e->kvman, now_ns() - begin);
 	if (e->opts.verify)
 		e->stats.checksum_failures += mm_forward_verify(&e->forward, report_mismatch, e);
 	count_step(e, plan, &info, begin_s, end_s);
-	return take_results(e, plan, end_s);
+	return engine_take_results(e, plan, end_s);
 }
 
 /* Nothing can run: until something arrives or mmd says something. */
@@ -557,7 +557,7 @@ static bool all_done(const struct mm_engine *e)
 }
 
 /* Where tenants share the device's time: -EAGAIN while it is somebody else's. */
-static int ask_turn(struct mm_engine *e)
+static int turn_request(struct mm_engine *e)
 {
 	if (!e->sched.n_waiting && !e->sched.n_running)
 		return 0;
@@ -580,17 +580,17 @@ static int engine_iterate(struct mm_engine *e)
 {
 	const uint64_t now = now_ns();
 	const struct mm_sched_plan *plan;
-	int r = let_in(e, now);
+	int r = requests_admit(e, now);
 
 	if (!r)
-		r = handle_events(e, now);
+		r = engine_handle_events(e, now);
 	if (!r)
 		r = engine_evict(e, now);
 	if (!r)
 		r = mm_kvman_manage(&e->kvman, now);
 	if (r)
 		return r;
-	r = ask_turn(e);
+	r = turn_request(e);
 	mm_kvman_turn(&e->kvman, !r);
 	if (r) {
 		wait_idle(e, now);
@@ -628,7 +628,7 @@ int mm_engine_events(struct mm_engine *e)
 {
 	const int r = check_stop(e);
 
-	return r ? r : handle_events(e, now_ns());
+	return r ? r : engine_handle_events(e, now_ns());
 }
 
 int mm_engine_hold(struct mm_engine *e, int fd)
@@ -641,14 +641,14 @@ int mm_engine_hold(struct mm_engine *e, int fd)
 		poll(fds, fds[1].fd >= 0 ? 2 : 1, (int)(POLL_NS / MM_NS_PER_MS));
 		r = check_stop(e);
 		if (!r)
-			r = handle_events(e, now_ns());
+			r = engine_handle_events(e, now_ns());
 		if (!r)
 			r = mm_kvman_manage(&e->kvman, now_ns());
 	}
 	return r;
 }
 
-static void tell_progress(const struct mm_engine *e)
+static void engine_report_progress(const struct mm_engine *e)
 {
 	const uint64_t open = (uint64_t)e->sched.n_waiting + e->sched.n_running;
 
@@ -664,7 +664,7 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 	int r = 0;
 
 	if (res)
-		return fail_gpu(e, res, "cannot take the time");
+		return engine_fail_gpu(e, res, "cannot take the time");
 	mm_kvman_granted(&e->kvman, now_ns());
 	if (e->opts.progress)
 		mm_progress_serve(e->opts.progress, e->requests->n);
@@ -672,11 +672,11 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 		r = check_stop(e);
 		if (!r)
 			r = engine_iterate(e);
-		tell_progress(e);
+		engine_report_progress(e);
 	}
 	/* Whoever was thrown out with the last step has not served to the end as it should. */
 	if (!r)
-		r = handle_events(e, now_ns());
+		r = engine_handle_events(e, now_ns());
 	e->stats.end_s = mm_stamps_at(&e->stamps, now_ns());
 	e->stats.graph_captures = e->graphs.captures;
 	e->stats.graph_launches = e->graphs.launches;

@@ -74,7 +74,7 @@ struct mm_engine {
 	bool stepping;
 	size_t next_arrival;
 	uint64_t tokens; /* put out so far */
-	uint64_t break_dice;
+	uint64_t break_random;
 	char *err;
 };
 

@@ -23,18 +23,17 @@ static int forward_fail(const struct mm_forward *f, CUresult r, const char *what
 
 static int load_kernels(struct mm_forward *f, char *err)
 {
-	int error =
-		mm_gpu_load_module(f->gpu, f->opts.module, &f->module, err, MM_SERVE_ERROR_BYTES);
-	CUresult r;
+	int r = mm_gpu_load_module(f->gpu, f->opts.module, &f->module, err, MM_SERVE_ERROR_BYTES);
+	CUresult res;
 
-	if (error)
-		return error;
+	if (r)
+		return r;
 	for (enum mm_kernel k = 0; k < MM_KERNEL_COUNT; k++) {
 		if (k == MM_KERNEL_GEMM) /* open_gemm() asks for what it needs */
 			continue;
-		r = mm_gpu_kernel(f->gpu, f->module, mm_kernel_name(k), &f->functions[k]);
-		if (r)
-			return forward_fail(f, r, mm_kernel_name(k), err);
+		res = mm_gpu_kernel(f->gpu, f->module, mm_kernel_name(k), &f->functions[k]);
+		if (res)
+			return forward_fail(f, res, mm_kernel_name(k), err);
 	}
 	return 0;
 }
@@ -98,7 +97,7 @@ static int allocate_host(struct mm_forward *f, char *err)
  */
 #define PARTIAL_BYTES_MAX (256ull << 20)
 
-static void size_splits(struct mm_forward *f)
+static void splits_size(struct mm_forward *f)
 {
 	const struct mm_forward_opts *o = &f->opts;
 	const struct mm_arch *a = &f->weights->arch;
@@ -113,7 +112,7 @@ static void size_splits(struct mm_forward *f)
 }
 
 /* Lays the workspace out from its base; returns its size. */
-static uint64_t lay_out(struct mm_forward *f)
+static uint64_t workspace_lay_out(struct mm_forward *f)
 {
 	const struct mm_forward_opts *o = &f->opts;
 	const struct mm_arch *a = &f->weights->arch;
@@ -160,7 +159,7 @@ static uint64_t lay_out(struct mm_forward *f)
 
 static int allocate_device(struct mm_forward *f, char *err)
 {
-	const uint64_t bytes = lay_out(f);
+	const uint64_t bytes = workspace_lay_out(f);
 	const CUresult r = f->gpu->cuMemAlloc(&f->w.base, bytes);
 	char what[80];
 
@@ -168,7 +167,7 @@ static int allocate_device(struct mm_forward *f, char *err)
 		 (unsigned long long)mm_div_up(bytes, 1 << 20));
 	if (r)
 		return forward_fail(f, r, what, err);
-	lay_out(f);
+	workspace_lay_out(f);
 	return 0;
 }
 
@@ -194,36 +193,36 @@ static CUresult upload_frequencies(struct mm_forward *f)
 int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 		    const struct mm_weights *weights, const struct mm_forward_opts *opts, char *err)
 {
-	CUresult r;
-	int error;
+	CUresult res;
+	int r;
 
 	*f = (struct mm_forward){
 		.opts = *opts, .gpu = memory->gpu, .memory = memory, .weights = weights
 	};
-	error = load_kernels(f, err);
-	if (!error)
-		error = open_gemm(f, err);
-	if (!error)
-		error = allocate_host(f, err);
-	if (error)
-		return error;
-	r = f->gpu->cuStreamCreate(&f->stream, CU_STREAM_NON_BLOCKING);
+	r = load_kernels(f, err);
+	if (!r)
+		r = open_gemm(f, err);
+	if (!r)
+		r = allocate_host(f, err);
 	if (r)
-		return forward_fail(f, r, "a stream", err);
-	size_splits(f);
-	error = allocate_device(f, err);
-	if (error)
-		return error;
-	r = clear_counters(f);
+		return r;
+	res = f->gpu->cuStreamCreate(&f->stream, CU_STREAM_NON_BLOCKING);
+	if (res)
+		return forward_fail(f, res, "a stream", err);
+	splits_size(f);
+	r = allocate_device(f, err);
 	if (r)
-		return forward_fail(f, r, "device memory for attention", err);
-	r = upload_frequencies(f);
+		return r;
+	res = clear_counters(f);
+	if (res)
+		return forward_fail(f, res, "device memory for attention", err);
+	res = upload_frequencies(f);
 	/*
 	 * A copy from pageable memory may be under way still, and our stream does not wait for it.
 	 */
-	if (!r)
-		r = f->gpu->cuCtxSynchronize();
-	return r ? forward_fail(f, r, "device memory for RoPE", err) : 0;
+	if (!res)
+		res = f->gpu->cuCtxSynchronize();
+	return res ? forward_fail(f, res, "device memory for RoPE", err) : 0;
 }
 
 void mm_forward_done(struct mm_forward *f)
@@ -240,7 +239,7 @@ void mm_forward_done(struct mm_forward *f)
 	*f = (struct mm_forward){ 0 };
 }
 
-static void logits_checksum(struct mm_forward *f, uint32_t layer, enum mm_weight role)
+static void weight_checksum(struct mm_forward *f, uint32_t layer, enum mm_weight role)
 {
 	const struct mm_bound *w = mm_weights_at(f->weights, layer, role);
 	const CUdeviceptr slot = (CUdeviceptr)(w - f->weights->all);
@@ -258,7 +257,7 @@ static int run_layer(struct mm_forward *f, uint32_t layer)
 		return r;
 	mm_pass_layer(f, layer);
 	for (enum mm_weight role = MM_W_LAYER_FIRST; role <= MM_W_LAYER_LAST; role++)
-		logits_checksum(f, layer, role);
+		weight_checksum(f, layer, role);
 	r = f->memory->ops->layer_end(f->memory, layer, f->stream);
 	return r ? r : mm_gpu_errno(f->error);
 }
@@ -277,7 +276,7 @@ static void fetch_checksums(struct mm_forward *f)
 		return;
 	for (enum mm_weight role = 0; role < MM_W_COUNT; role++)
 		if (!mm_weight_per_layer(role))
-			logits_checksum(f, 0, role);
+			weight_checksum(f, 0, role);
 	mm_pass_note(f, f->gpu->cuMemcpyDtoHAsync(f->checksums, f->w.checksums,
 						  n_checksums(f) * 8ul, f->stream));
 }

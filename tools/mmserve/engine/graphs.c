@@ -37,7 +37,7 @@ void mm_graphs_done(struct mm_graphs *g)
 }
 
 /* A place for a size that has none. */
-static struct mm_graph *make_room(struct mm_graphs *g)
+static struct mm_graph *graphs_make_room(struct mm_graphs *g)
 {
 	struct mm_graph *oldest = g->all;
 
@@ -69,13 +69,13 @@ static struct mm_graph *find_or_add(struct mm_graphs *g)
 		graph->used = ++g->steps;
 		return graph;
 	}
-	*make_room(g) =
+	*graphs_make_room(g) =
 		(struct mm_graph){ .tokens = b->n_tokens, .splits = b->splits, .used = ++g->steps };
 	return NULL;
 }
 
 /* The device's part failed: from now on without, or not at all. */
-static int give_up(struct mm_graphs *g, CUresult r)
+static int graphs_give_up(struct mm_graphs *g, CUresult r)
 {
 	fprintf(stderr, "mmserve: a step cannot be captured as a graph%s: %s\n",
 		g->must ? "" : ", steps are enqueued one by one",
@@ -103,22 +103,22 @@ static CUresult end_capture(struct mm_graphs *g, bool wanted, CUgraphExec *ret_e
 static int graph_record(struct mm_graphs *g, struct mm_graph *graph, bool timed)
 {
 	struct mm_forward *f = g->forward;
-	int error = f->memory->ops->step_capture(f->memory, timed);
-	CUresult r;
+	int r = f->memory->ops->step_capture(f->memory, timed);
+	CUresult res;
 
-	if (error)
-		return error;
-	r = f->gpu->cuStreamBeginCapture(f->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	if (r)
-		return give_up(g, r);
-	error = mm_forward_step(f);
-	r = end_capture(g, !error, &graph->exec[timed]);
-	if (error == -EINTR)
-		return error;
-	if (f->error || r)
-		return give_up(g, f->error ? f->error : r);
-	g->captures += !error;
-	return error;
+		return r;
+	res = f->gpu->cuStreamBeginCapture(f->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	if (res)
+		return graphs_give_up(g, res);
+	r = mm_forward_step(f);
+	res = end_capture(g, !r, &graph->exec[timed]);
+	if (r == -EINTR)
+		return r;
+	if (f->error || res)
+		return graphs_give_up(g, f->error ? f->error : res);
+	g->captures += !r;
+	return r;
 }
 
 int mm_graphs_step(struct mm_graphs *g)

@@ -10,7 +10,7 @@
 #include "tools/mmserve/engine/config.h"
 #include "tools/mmserve/engine/plain_model.h"
 
-struct mmd {
+struct mmd_memory {
 	struct mm_client *client;
 	struct mm_model *model;
 	struct mm_kv *kv;
@@ -22,9 +22,9 @@ struct mmd {
 	bool files_open;
 };
 
-static void mmd_close(struct mm_memory *m)
+static void mmd_memory_close(struct mm_memory *m)
 {
-	struct mmd *s = m->state;
+	struct mmd_memory *s = m->state;
 
 	mm_client_close(s->client);
 	if (s->files_open)
@@ -32,16 +32,16 @@ static void mmd_close(struct mm_memory *m)
 	free(s);
 }
 
-static int mmd_tensor(struct mm_memory *m, const char *name, struct mm_tensor *ret_tensor)
+static int mmd_memory_tensor(struct mm_memory *m, const char *name, struct mm_tensor *ret_tensor)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_model_tensor(s->model, name, ret_tensor);
 }
 
-static const void *mmd_store(struct mm_memory *m, const char *name, uint64_t *ret_bytes)
+static const void *mmd_memory_store(struct mm_memory *m, const char *name, uint64_t *ret_bytes)
 {
-	struct mmd *s = m->state;
+	struct mmd_memory *s = m->state;
 	const void *bytes = mm_model_store(s->model, name, ret_bytes);
 	char err[MM_SERVE_ERROR_BYTES];
 
@@ -52,9 +52,10 @@ static const void *mmd_store(struct mm_memory *m, const char *name, uint64_t *re
 	return s->files_open ? mm_plain_model_store(&s->files, name, ret_bytes) : NULL;
 }
 
-static int mmd_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUdeviceptr *ret_va)
+static int mmd_memory_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts,
+			      CUdeviceptr *ret_va)
 {
-	struct mmd *s = m->state;
+	struct mmd_memory *s = m->state;
 	const int r = mm_kv_open(s->client, opts, &s->kv);
 
 	for (uint32_t i = 0; i < opts->ranges && !r; i++)
@@ -62,191 +63,191 @@ static int mmd_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUdev
 	return r;
 }
 
-static int mmd_kv_want(struct mm_memory *m, uint32_t chunks_total)
+static int mmd_memory_kv_want(struct mm_memory *m, uint32_t chunks_total)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_kv_want(s->kv, chunks_total, 0);
 }
 
-static void mmd_kv_usable(struct mm_memory *m, uint64_t *ret_bitmap, size_t words)
+static void mmd_memory_kv_usable(struct mm_memory *m, uint64_t *ret_bitmap, size_t words)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	mm_kv_usable(s->kv, ret_bitmap, words);
 }
 
-static int mmd_kv_release(struct mm_memory *m, uint32_t chunk)
+static int mmd_memory_kv_release(struct mm_memory *m, uint32_t chunk)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_kv_release(s->kv, chunk);
 }
 
-static uint32_t mmd_kv_owed(struct mm_memory *m)
+static uint32_t mmd_memory_kv_owed(struct mm_memory *m)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_kv_owed(s->kv, NULL);
 }
 
-static int mmd_swap_open(struct mm_memory *m, uint64_t bytes)
+static int mmd_memory_swap_open(struct mm_memory *m, uint64_t bytes)
 {
-	struct mmd *s = m->state;
+	struct mmd_memory *s = m->state;
 
 	return mm_swap_open(s->client, bytes, &s->swap);
 }
 
-static int mmd_swap(struct mm_memory *m, bool in, const struct mm_swap_piece *pieces, uint32_t n,
-		    uint64_t user_data)
+static int mmd_memory_swap(struct mm_memory *m, bool in, const struct mm_swap_piece *pieces,
+			   uint32_t n, uint64_t user_data)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return in ? mm_swap_in(s->swap, pieces, n, user_data)
 		  : mm_swap_out(s->swap, pieces, n, user_data);
 }
 
-static int mmd_swap_next(struct mm_memory *m, struct mm_swap_done *ret_done)
+static int mmd_memory_swap_next(struct mm_memory *m, struct mm_swap_done *ret_done)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_swap_next(s->swap, ret_done);
 }
 
-static int mmd_event_fd(struct mm_memory *m)
+static int mmd_memory_event_fd(struct mm_memory *m)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_client_event_fd(s->client);
 }
 
-static int mmd_next_event(struct mm_memory *m, struct mm_event *ret_event)
+static int mmd_memory_next_event(struct mm_memory *m, struct mm_event *ret_event)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_client_next_event(s->client, ret_event);
 }
 
-static void mmd_hint(struct mm_memory *m, const struct mm_load_hint *hint)
+static void mmd_memory_hint(struct mm_memory *m, const struct mm_load_hint *hint)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	mm_client_hint(s->client, hint);
 }
 
-static int mmd_turn_want(struct mm_memory *m)
+static int mmd_memory_turn_want(struct mm_memory *m)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_turn_want(s->client, 0);
 }
 
-static int mmd_turn_yield(struct mm_memory *m)
+static int mmd_memory_turn_yield(struct mm_memory *m)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_turn_yield(s->client);
 }
 
-static uint64_t mmd_plan_held_ns(struct mm_memory *m)
+static uint64_t mmd_memory_plan_held_ns(struct mm_memory *m)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 	struct mm_client_info info;
 
 	return mm_client_info(s->client, &info) ? 0 : info.plan_held_ns;
 }
 
-static int mmd_step_begin(struct mm_memory *m)
+static int mmd_memory_step_begin(struct mm_memory *m)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_step_begin(s->client);
 }
 
-static int mmd_step_end(struct mm_memory *m, CUstream stream, struct mm_step_info *ret_info)
+static int mmd_memory_step_end(struct mm_memory *m, CUstream stream, struct mm_step_info *ret_info)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_step_end(s->client, stream, ret_info);
 }
 
-static int mmd_step_abandon(struct mm_memory *m, CUstream stream)
+static int mmd_memory_step_abandon(struct mm_memory *m, CUstream stream)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_step_abandon(s->client, stream);
 }
 
-static int mmd_layer_begin(struct mm_memory *m, uint32_t layer, CUstream stream)
+static int mmd_memory_layer_begin(struct mm_memory *m, uint32_t layer, CUstream stream)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_layer_begin(s->model, layer, stream);
 }
 
-static int mmd_layer_end(struct mm_memory *m, uint32_t layer, CUstream stream)
+static int mmd_memory_layer_end(struct mm_memory *m, uint32_t layer, CUstream stream)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_layer_end(s->model, layer, stream);
 }
 
-static bool mmd_step_wants_times(struct mm_memory *m)
+static bool mmd_memory_step_wants_times(struct mm_memory *m)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_step_wants_times(s->client);
 }
 
-static int mmd_step_capture(struct mm_memory *m, bool timed)
+static int mmd_memory_step_capture(struct mm_memory *m, bool timed)
 {
-	struct mmd *s = m->state;
+	struct mmd_memory *s = m->state;
 	int r = timed && !s->times ? mm_gate_times_open(s->model, &s->times) : 0;
 
 	return r ? r : mm_step_capture(s->client, timed ? s->times : NULL);
 }
 
-static int mmd_step_replay(struct mm_memory *m, bool timed)
+static int mmd_memory_step_replay(struct mm_memory *m, bool timed)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_step_replay(s->client, timed ? s->times : NULL);
 }
 
-static const char *mmd_error(struct mm_memory *m)
+static const char *mmd_memory_error(struct mm_memory *m)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 
 	return mm_client_error(s->client);
 }
 
-static const struct mm_memory_ops mmd_ops = {
-	.tensor = mmd_tensor,
-	.store = mmd_store,
-	.kv_open = mmd_kv_open,
-	.kv_want = mmd_kv_want,
-	.kv_usable = mmd_kv_usable,
-	.kv_release = mmd_kv_release,
-	.kv_owed = mmd_kv_owed,
-	.swap_open = mmd_swap_open,
-	.swap = mmd_swap,
-	.swap_next = mmd_swap_next,
-	.event_fd = mmd_event_fd,
-	.next_event = mmd_next_event,
-	.plan_held_ns = mmd_plan_held_ns,
-	.hint = mmd_hint,
-	.turn_want = mmd_turn_want,
-	.turn_yield = mmd_turn_yield,
-	.step_begin = mmd_step_begin,
-	.step_end = mmd_step_end,
-	.step_abandon = mmd_step_abandon,
-	.layer_begin = mmd_layer_begin,
-	.layer_end = mmd_layer_end,
-	.step_wants_times = mmd_step_wants_times,
-	.step_capture = mmd_step_capture,
-	.step_replay = mmd_step_replay,
-	.error = mmd_error,
-	.close = mmd_close,
+static const struct mm_memory_ops mmd_memory_ops = {
+	.tensor = mmd_memory_tensor,
+	.store = mmd_memory_store,
+	.kv_open = mmd_memory_kv_open,
+	.kv_want = mmd_memory_kv_want,
+	.kv_usable = mmd_memory_kv_usable,
+	.kv_release = mmd_memory_kv_release,
+	.kv_owed = mmd_memory_kv_owed,
+	.swap_open = mmd_memory_swap_open,
+	.swap = mmd_memory_swap,
+	.swap_next = mmd_memory_swap_next,
+	.event_fd = mmd_memory_event_fd,
+	.next_event = mmd_memory_next_event,
+	.plan_held_ns = mmd_memory_plan_held_ns,
+	.hint = mmd_memory_hint,
+	.turn_want = mmd_memory_turn_want,
+	.turn_yield = mmd_memory_turn_yield,
+	.step_begin = mmd_memory_step_begin,
+	.step_end = mmd_memory_step_end,
+	.step_abandon = mmd_memory_step_abandon,
+	.layer_begin = mmd_memory_layer_begin,
+	.layer_end = mmd_memory_layer_end,
+	.step_wants_times = mmd_memory_step_wants_times,
+	.step_capture = mmd_memory_step_capture,
+	.step_replay = mmd_memory_step_replay,
+	.error = mmd_memory_error,
+	.close = mmd_memory_close,
 };
 
 /*
@@ -262,10 +263,10 @@ static uint64_t kv_pages_most(const struct mm_client_info *info, const struct mm
 	return info->pool_pages - MM_MIN(stays, info->pool_pages);
 }
 
-static int mmd_model_load(struct mm_memory *m, const char *dir, const struct mm_model_opts *opts,
-			  char *err)
+static int mmd_memory_model_load(struct mm_memory *m, const char *dir,
+				 const struct mm_model_opts *opts, char *err)
 {
-	struct mmd *s = m->state;
+	struct mmd_memory *s = m->state;
 	struct mm_client_info info;
 	int r = mm_model_load(s->client, dir, opts, &s->model);
 
@@ -292,14 +293,14 @@ int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 		       bool *ret_connected, char *err)
 {
 	mm_cleanup(mm_memory_close) struct mm_memory m = { 0 };
-	struct mmd *s = calloc(1, sizeof(*s));
+	struct mmd_memory *s = calloc(1, sizeof(*s));
 	int r;
 
 	*ret_connected = true;
 	snprintf(err, MM_SERVE_ERROR_BYTES, "out of memory");
 	if (!s)
 		return -ENOMEM;
-	m.ops = &mmd_ops;
+	m.ops = &mmd_memory_ops;
 	m.state = s;
 	s->dir = dir;
 	r = mm_client_open(opts, &s->client, err, MM_SERVE_ERROR_BYTES);
@@ -307,7 +308,7 @@ int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 		*ret_connected = false;
 		return r;
 	}
-	r = mmd_model_load(&m, dir, model_opts, err);
+	r = mmd_memory_model_load(&m, dir, model_opts, err);
 	if (r)
 		return r;
 	*ret_memory = m;
@@ -317,7 +318,7 @@ int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 
 int mm_memory_mmd_take_turns(struct mm_memory *m, const struct mm_turn_opts *turns, char *err)
 {
-	const struct mmd *s = m->state;
+	const struct mmd_memory *s = m->state;
 	int r = mm_turn_join(s->client, turns);
 
 	if (r)

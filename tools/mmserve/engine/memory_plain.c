@@ -12,7 +12,7 @@
 
 #define PLAIN_PAGE_BYTES 65536u
 
-struct plain {
+struct plain_memory {
 	struct mm_plain_model model;
 	CUdeviceptr kv_va;
 	uint32_t kv_chunks;
@@ -21,7 +21,7 @@ struct plain {
 
 static void plain_close(struct mm_memory *m)
 {
-	struct plain *p = m->state;
+	struct plain_memory *p = m->state;
 
 	mm_plain_model_close(m->gpu, &p->model);
 	if (p->kv_va)
@@ -31,21 +31,21 @@ static void plain_close(struct mm_memory *m)
 
 static int plain_tensor(struct mm_memory *m, const char *name, struct mm_tensor *ret_tensor)
 {
-	const struct plain *p = m->state;
+	const struct plain_memory *p = m->state;
 
 	return mm_plain_model_tensor(&p->model, name, ret_tensor);
 }
 
 static const void *plain_store(struct mm_memory *m, const char *name, uint64_t *ret_bytes)
 {
-	const struct plain *p = m->state;
+	const struct plain_memory *p = m->state;
 
 	return mm_plain_model_store(&p->model, name, ret_bytes);
 }
 
 static int plain_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUdeviceptr *ret_va)
 {
-	struct plain *p = m->state;
+	struct plain_memory *p = m->state;
 	const uint64_t range = opts->chunk_bytes * opts->share_chunks, bytes = range * opts->ranges;
 	const CUresult r = m->gpu->cuMemAlloc(&p->kv_va, bytes);
 
@@ -62,14 +62,14 @@ static int plain_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUd
 
 static int plain_kv_want(struct mm_memory *m, uint32_t chunks_total)
 {
-	const struct plain *p = m->state;
+	const struct plain_memory *p = m->state;
 
 	return chunks_total <= p->kv_chunks ? 0 : -ENOSPC;
 }
 
 static void plain_kv_usable(struct mm_memory *m, uint64_t *ret_bitmap, size_t words)
 {
-	const struct plain *p = m->state;
+	const struct plain_memory *p = m->state;
 
 	memset(ret_bitmap, 0, words * sizeof(*ret_bitmap));
 	for (uint32_t i = 0; i < p->kv_chunks; i++)
@@ -116,7 +116,7 @@ static int plain_step_begin(struct mm_memory *m)
 
 static int plain_step_end(struct mm_memory *m, CUstream stream, struct mm_step_info *ret_info)
 {
-	struct plain *p = m->state;
+	struct plain_memory *p = m->state;
 	const CUresult r = m->gpu->cuStreamSynchronize(stream);
 
 	*ret_info = (struct mm_step_info){ 0 };
@@ -156,7 +156,7 @@ static int plain_step_graph(struct mm_memory *m, bool timed)
 
 static const char *plain_error(struct mm_memory *m)
 {
-	const struct plain *p = m->state;
+	const struct plain_memory *p = m->state;
 
 	return p->error;
 }
@@ -191,7 +191,7 @@ int mm_memory_plain_open(const struct mm_gpu_api *gpu, const char *dir,
 			 char *err)
 {
 	mm_cleanup(mm_memory_close) struct mm_memory m = { .gpu = gpu };
-	struct plain *p = calloc(1, sizeof(*p));
+	struct plain_memory *p = calloc(1, sizeof(*p));
 	int r;
 
 	snprintf(err, MM_SERVE_ERROR_BYTES, "out of memory");

@@ -9,20 +9,20 @@
 #include "kernels/host/checksum.h"
 #include "libclient/base/base.h"
 
-struct binder {
+struct weights_binder {
 	struct mm_memory *memory;
 	const struct mm_arch *arch;
 	bool checksums;
 	char *err;
 };
 
-static int model_fail(const struct binder *b, const char *name, const char *why)
+static int model_fail(const struct weights_binder *b, const char *name, const char *why)
 {
 	snprintf(b->err, MM_SERVE_ERROR_BYTES, "tensor %.200s: %.200s", name, why);
 	return -EBADMSG;
 }
 
-static int tensor_bind(const struct binder *b, enum mm_weight role, uint32_t layer,
+static int tensor_bind(const struct weights_binder *b, enum mm_weight role, uint32_t layer,
 		       struct mm_bound *ret_bound)
 {
 	uint32_t rows, columns;
@@ -49,7 +49,7 @@ static int tensor_bind(const struct binder *b, enum mm_weight role, uint32_t lay
 	return 0;
 }
 
-static int bind_all(const struct binder *b, struct mm_bound *all)
+static int bind_all(const struct weights_binder *b, struct mm_bound *all)
 {
 	const struct mm_arch *a = b->arch;
 	int r = 0;
@@ -71,7 +71,7 @@ static int bind_all(const struct binder *b, struct mm_bound *all)
 int mm_weights_bind(struct mm_memory *memory, const struct mm_arch *arch, bool checksums,
 		    struct mm_weights *ret_weights, char *err)
 {
-	const struct binder b = { memory, arch, checksums, err };
+	const struct weights_binder b = { memory, arch, checksums, err };
 	mm_cleanup(mm_weights_done) struct mm_weights w = { .arch = *arch };
 	int r;
 

@@ -10,21 +10,21 @@
 #include "libclient/base/base.h"
 #include "tools/mmserve/engine/config.h"
 
-struct module {
+struct module_choice {
 	const char *name;
 	const char *file, *fast_file; /* fast_file: NULL: the same */
 	bool software;                /* which of the two runs it */
 	const char *absent;           /* why it may not be there */
 };
 
-static const struct module modules[] = {
+static const struct module_choice modules[] = {
 	{ "host", "libmm-kernels-host.so", "libmm-kernels-host-fast.so", true,
 	  "the build is not complete" },
 	{ "emulated", "libmm-kernels-emulated.so", NULL, true, "the build is not complete" },
 	{ "cuda", "mm-kernels-cuda.fatbin", NULL, false, "it was built without nvcc" },
 };
 
-static const struct module *module_find(const char *name)
+static const struct module_choice *module_find(const char *name)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(modules); i++)
 		if (strcmp(modules[i].name, name) == 0)
@@ -60,7 +60,7 @@ int mm_serve_module(const struct mm_serve_options *o, const struct mm_gpu_api *g
 {
 	const bool software = mm_gpu_is_software(gpu);
 	const char *name = o->kernels ? o->kernels : software ? "host" : "cuda";
-	const struct module *m = module_find(name);
+	const struct module_choice *m = module_find(name);
 	const char *file;
 
 	*ret = software ? MM_GEMM_KERNEL : MM_GEMM_CUBLAS;

@@ -21,7 +21,7 @@
 
 #define EXIT_USAGE 2
 
-static const char help[] =
+static const char mmserve_help_text[] =
 	"Usage: mmserve --model DIR (--requests FILE | --trace FILE) [options]\n"
 	"\n"
 	"Serves requests with a Llama, Qwen 2.5 or OPT model, from memory that mmd lends or, with\n"
@@ -121,7 +121,7 @@ static const char help[] =
 	"Exit status: 0 done, 1 failed (mmd ended the connection, a checksum differed), 2 wrong\n"
 	"arguments, 3 no mmd.\n";
 
-enum kind {
+enum option_kind {
 	FLAG,
 	TEXT,
 	DRIVER,
@@ -138,15 +138,15 @@ enum kind {
 	GRAPHS
 };
 
-struct entry {
+struct option_entry {
 	const char *name;
-	enum kind kind;
+	enum option_kind kind;
 	void *at;
 	uint64_t min;
 };
 
-static int parse_number(const char *text, uint64_t min, uint64_t max, const char **ret_end,
-			uint64_t *ret_value)
+static int option_parse_number(const char *text, uint64_t min, uint64_t max, const char **ret_end,
+			       uint64_t *ret_value)
 {
 	char *end;
 	unsigned long long value;
@@ -163,7 +163,7 @@ static int parse_number(const char *text, uint64_t min, uint64_t max, const char
 }
 
 /* 64M, 2G, 4096 */
-static int parse_size(const char *text, uint64_t least, uint64_t *ret_bytes)
+static int option_parse_size(const char *text, uint64_t least, uint64_t *ret_bytes)
 {
 	uint64_t bytes;
 
@@ -173,7 +173,7 @@ static int parse_size(const char *text, uint64_t least, uint64_t *ret_bytes)
 	return 0;
 }
 
-static int parse_real(const char *text, double *ret_value)
+static int option_parse_real(const char *text, double *ret_value)
 {
 	char *end;
 	const double value = strtod(text, &end);
@@ -184,47 +184,47 @@ static int parse_real(const char *text, double *ret_value)
 	return 0;
 }
 
-static const char *const layouts[] = {
+static const char *const layout_names[] = {
 	[MM_KV_BLOCK_MAJOR] = "block-major", [MM_KV_SEPARATE] = "separate"
 };
-static const char *const dtypes[] = {
+static const char *const dtype_names[] = {
 	[MM_DTYPE_F32] = "f32", [MM_DTYPE_F16] = "f16", [MM_DTYPE_BF16] = "bf16"
 };
-static const char *const admits[] = {
+static const char *const admit_names[] = {
 	[MM_ADMIT_WHOLE] = "whole", [MM_ADMIT_FULL] = "full", [MM_ADMIT_CHUNK] = "chunk"
 };
-static const char *const turn_modes[] = {
+static const char *const turn_mode_names[] = {
 	[MM_TURN_NONE] = "none", [MM_TURN_QUANTUM] = "quantum", [MM_TURN_DRAIN] = "drain"
 };
 
-static const char *const gemms[] = { [0] = "auto",
-				     [1 + MM_GEMM_KERNEL] = "kernel",
-				     [1 + MM_GEMM_CUBLAS] = "cublas" };
+static const char *const gemm_names[] = { [0] = "auto",
+					  [1 + MM_GEMM_KERNEL] = "kernel",
+					  [1 + MM_GEMM_CUBLAS] = "cublas" };
 
-static const char *const graphs[] = {
+static const char *const graphs_names[] = {
 	[MM_GRAPHS_AUTO] = "auto", [MM_GRAPHS_ON] = "on", [MM_GRAPHS_OFF] = "off"
 };
 
 /* Of what has one of a few names; NULL: of another kind. */
-static const char *const *names_of(enum kind kind, size_t *ret_n)
+static const char *const *names_of(enum option_kind kind, size_t *ret_n)
 {
 	static const struct {
 		const char *const *names;
 		size_t n;
 	} all[] = {
-		[LAYOUT] = { layouts, MM_ARRAY_SIZE(layouts) },
-		[ADMIT] = { admits, MM_ARRAY_SIZE(admits) },
-		[DTYPE] = { dtypes, MM_ARRAY_SIZE(dtypes) },
-		[TURNS] = { turn_modes, MM_ARRAY_SIZE(turn_modes) },
-		[GEMM] = { gemms, MM_ARRAY_SIZE(gemms) },
-		[GRAPHS] = { graphs, MM_ARRAY_SIZE(graphs) },
+		[LAYOUT] = { layout_names, MM_ARRAY_SIZE(layout_names) },
+		[ADMIT] = { admit_names, MM_ARRAY_SIZE(admit_names) },
+		[DTYPE] = { dtype_names, MM_ARRAY_SIZE(dtype_names) },
+		[TURNS] = { turn_mode_names, MM_ARRAY_SIZE(turn_mode_names) },
+		[GEMM] = { gemm_names, MM_ARRAY_SIZE(gemm_names) },
+		[GRAPHS] = { graphs_names, MM_ARRAY_SIZE(graphs_names) },
 	};
 
 	*ret_n = all[kind].n;
 	return all[kind].names;
 }
 
-static int parse_name(const char *text, enum kind kind, uint32_t *ret_index)
+static int option_parse_name(const char *text, enum option_kind kind, uint32_t *ret_index)
 {
 	size_t n;
 	const char *const *names = names_of(kind, &n);
@@ -238,7 +238,7 @@ static int parse_name(const char *text, enum kind kind, uint32_t *ret_index)
 	return -EINVAL;
 }
 
-static int not_allowed(const struct entry *entry, const char *text)
+static int option_refuse(const struct option_entry *entry, const char *text)
 {
 	size_t n;
 	const char *const *names = names_of(entry->kind, &n);
@@ -259,7 +259,7 @@ static int not_allowed(const struct entry *entry, const char *text)
 	return EXIT_USAGE;
 }
 
-static int entry_set(const struct entry *entry, const char *text)
+static int option_set(const struct option_entry *entry, const char *text)
 {
 	const char *end = "";
 	uint64_t value = 0;
@@ -277,23 +277,23 @@ static int entry_set(const struct entry *entry, const char *text)
 		*(const char **)entry->at = text;
 		return mm_is_driver(text) ? 0 : -EINVAL;
 	case SIZE:
-		return parse_size(text, entry->min, entry->at);
+		return option_parse_size(text, entry->min, entry->at);
 	case REAL:
-		return parse_real(text, entry->at);
+		return option_parse_real(text, entry->at);
 	case LAYOUT:
 	case ADMIT:
 	case DTYPE:
 	case TURNS:
 	case GEMM:
 	case GRAPHS:
-		return parse_name(text, entry->kind, entry->at);
+		return option_parse_name(text, entry->kind, entry->at);
 	case U32:
-		r = parse_number(text, entry->min, INT32_MAX, &end, &value);
+		r = option_parse_number(text, entry->min, INT32_MAX, &end, &value);
 		if (!r && !*end)
 			*(uint32_t *)entry->at = (uint32_t)value;
 		break;
 	case U64:
-		r = parse_number(text, entry->min, UINT64_MAX / 2000000, &end, &value);
+		r = option_parse_number(text, entry->min, UINT64_MAX / 2000000, &end, &value);
 		if (!r && !*end)
 			*(uint64_t *)entry->at = value;
 		break;
@@ -307,7 +307,7 @@ static int options_usage(const char *which, const char *what)
 	return EXIT_USAGE;
 }
 
-static int none_of(const char *which, const char *word, const char *choices)
+static int choice_refuse(const char *which, const char *word, const char *choices)
 {
 	fprintf(stderr, "mmserve: %s: '%s' is none of: %s (see mmserve --help)\n", which, word,
 		choices);
@@ -315,7 +315,7 @@ static int none_of(const char *which, const char *word, const char *choices)
 }
 
 /* What looks like a file is opened, which says more when it cannot be; any other word is a slip. */
-static bool is_kernels(const char *word)
+static bool is_kernels_name(const char *word)
 {
 	return mm_serve_module_known(word) || strpbrk(word, "/.") || access(word, F_OK) == 0;
 }
@@ -325,10 +325,10 @@ static int check_driver(const struct mm_serve_options *o)
 	const char *named = secure_getenv("MM_DRIVER");
 
 	if (!o->driver && named && *named && !mm_is_driver(named))
-		return none_of("MM_DRIVER", named, MM_DRIVER_CHOICES);
-	if (o->kernels && !is_kernels(o->kernels))
-		return none_of("--kernels", o->kernels,
-			       "host, emulated, cuda, or the path of a module");
+		return choice_refuse("MM_DRIVER", named, MM_DRIVER_CHOICES);
+	if (o->kernels && !is_kernels_name(o->kernels))
+		return choice_refuse("--kernels", o->kernels,
+				     "host, emulated, cuda, or the path of a module");
 	return -1;
 }
 
@@ -364,9 +364,9 @@ static int options_check(const struct mm_serve_options *o)
 
 #define ENTRIES_MAX 48
 
-static size_t options_add_entries(struct mm_serve_options *o, struct entry *ret)
+static size_t options_add_entries(struct mm_serve_options *o, struct option_entry *ret)
 {
-	const struct entry all[] = {
+	const struct option_entry all[] = {
 		{ "model", TEXT, &o->model, 0 },
 		{ "socket", TEXT, &o->socket, 0 },
 		{ "plain", FLAG, &o->plain, 0 },
@@ -420,14 +420,15 @@ static size_t options_add_entries(struct mm_serve_options *o, struct entry *ret)
 
 enum { OPT_VERSION = 256, OPT_FIRST };
 
-static int options_parse(int argc, char **argv, const struct entry *e, const struct option *longs)
+static int options_parse(int argc, char **argv, const struct option_entry *e,
+			 const struct option *longs)
 {
 	int c;
 
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
 		if (c == 'h') {
-			fputs(help, stdout);
+			fputs(mmserve_help_text, stdout);
 			return EXIT_SUCCESS;
 		}
 		if (c == OPT_VERSION) {
@@ -437,8 +438,8 @@ static int options_parse(int argc, char **argv, const struct entry *e, const str
 		if (c == '?' || c == ':')
 			return options_usage(argv[optind - 1],
 					     c == '?' ? "unknown option" : "needs a value");
-		if (entry_set(&e[c - OPT_FIRST], optarg))
-			return not_allowed(&e[c - OPT_FIRST], optarg);
+		if (option_set(&e[c - OPT_FIRST], optarg))
+			return option_refuse(&e[c - OPT_FIRST], optarg);
 	}
 	return optind < argc ? options_usage(argv[optind], "unexpected argument") : -1;
 }
@@ -446,7 +447,7 @@ static int options_parse(int argc, char **argv, const struct entry *e, const str
 int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *o)
 {
 	struct option longs[ENTRIES_MAX + 3] = { 0 };
-	struct entry e[ENTRIES_MAX];
+	struct option_entry e[ENTRIES_MAX];
 	size_t n;
 	int r;
 

@@ -22,30 +22,30 @@ void mm_pass_launch(struct mm_forward *f, enum mm_kernel kernel, void *args)
 					       s.shared_bytes, f->stream, params, NULL));
 }
 
-struct place { /* a matrix of activations */
+struct activations { /* a matrix of activations */
 	CUdeviceptr va;
 	uint32_t stride; /* floats of a row */
 };
 
 /* A linear layer: out = x . w + bias, the bias only where the model has one. */
-struct linear {
+struct linear_layer {
 	const struct mm_bound *weight, *bias;
 	uint32_t outputs, k;
 };
 
 /* @bias: any, where only pass_multiply() follows. */
-static struct linear pass_linear(const struct mm_forward *f, uint32_t layer, enum mm_weight weight,
-				 enum mm_weight bias)
+static struct linear_layer pass_linear(const struct mm_forward *f, uint32_t layer,
+				       enum mm_weight weight, enum mm_weight bias)
 {
-	struct linear l = { mm_weights_at(f->weights, layer, weight),
-			    mm_weights_at(f->weights, layer, bias), 0, 0 };
+	struct linear_layer l = { mm_weights_at(f->weights, layer, weight),
+				  mm_weights_at(f->weights, layer, bias), 0, 0 };
 
 	mm_arch_size(&f->weights->arch, weight, &l.outputs, &l.k);
 	return l;
 }
 
-static void pass_multiply(struct mm_forward *f, const struct linear *l, CUdeviceptr x,
-			  struct place out, uint32_t rows)
+static void pass_multiply(struct mm_forward *f, const struct linear_layer *l, CUdeviceptr x,
+			  struct activations out, uint32_t rows)
 {
 	const struct mm_gemm_args a = { .x_va = x,
 					.w_va = l->weight->va,
@@ -60,7 +60,8 @@ static void pass_multiply(struct mm_forward *f, const struct linear *l, CUdevice
 	mm_pass_note(f, mm_gemm_multiply(f->gemm, &a, f->stream));
 }
 
-static void add_bias(struct mm_forward *f, const struct linear *l, struct place out, uint32_t rows)
+static void add_bias(struct mm_forward *f, const struct linear_layer *l, struct activations out,
+		     uint32_t rows)
 {
 	struct mm_bias_add_args a = { out.va,     l->bias->va, rows,
 				      l->outputs, out.stride,  l->bias->dtype };
@@ -69,8 +70,8 @@ static void add_bias(struct mm_forward *f, const struct linear *l, struct place 
 		mm_pass_launch(f, MM_KERNEL_BIAS_ADD, &a);
 }
 
-static void pass_apply(struct mm_forward *f, const struct linear *l, CUdeviceptr x,
-		       struct place out, uint32_t rows)
+static void pass_apply(struct mm_forward *f, const struct linear_layer *l, CUdeviceptr x,
+		       struct activations out, uint32_t rows)
 {
 	pass_multiply(f, l, x, out, rows);
 	add_bias(f, l, out, rows);
@@ -103,23 +104,23 @@ static void pass_add(struct mm_forward *f, CUdeviceptr x, CUdeviceptr y)
 
 /* ---- attention ---- */
 
-struct qkv {
-	struct place q, k, v;
+struct qkv_places {
+	struct activations q, k, v;
 };
 
-static struct qkv qkv_places(const struct mm_forward *f)
+static struct qkv_places qkv_places(const struct mm_forward *f)
 {
 	const struct mm_arch *a = &f->weights->arch;
 	const uint32_t stride = mm_pass_qkv_dim(a);
 	const CUdeviceptr q_bytes = (CUdeviceptr)a->heads * a->head_dim * sizeof(float);
 	const CUdeviceptr kv_bytes = (CUdeviceptr)a->kv_heads * a->head_dim * sizeof(float);
 
-	return (struct qkv){ { f->w.qkv, stride },
-			     { f->w.qkv + q_bytes, stride },
-			     { f->w.qkv + q_bytes + kv_bytes, stride } };
+	return (struct qkv_places){ { f->w.qkv, stride },
+				    { f->w.qkv + q_bytes, stride },
+				    { f->w.qkv + q_bytes + kv_bytes, stride } };
 }
 
-static void pass_rope(struct mm_forward *f, struct place x, uint32_t heads)
+static void pass_rope(struct mm_forward *f, struct activations x, uint32_t heads)
 {
 	const struct mm_arch *a = &f->weights->arch;
 	struct mm_rope_args args = { x.va,  f->w.positions, f->w.frequencies, f->batch.n_tokens,
@@ -129,11 +130,12 @@ static void pass_rope(struct mm_forward *f, struct place x, uint32_t heads)
 		mm_pass_launch(f, MM_KERNEL_ROPE, &args);
 }
 
-static void project_qkv(struct mm_forward *f, uint32_t layer, CUdeviceptr x, const struct qkv *to)
+static void project_qkv(struct mm_forward *f, uint32_t layer, CUdeviceptr x,
+			const struct qkv_places *to)
 {
-	struct linear q = pass_linear(f, layer, MM_W_Q, MM_W_Q_BIAS);
-	const struct linear k = pass_linear(f, layer, MM_W_K, MM_W_K_BIAS);
-	const struct linear v = pass_linear(f, layer, MM_W_V, MM_W_V_BIAS);
+	struct linear_layer q = pass_linear(f, layer, MM_W_Q, MM_W_Q_BIAS);
+	const struct linear_layer k = pass_linear(f, layer, MM_W_K, MM_W_K_BIAS);
+	const struct linear_layer v = pass_linear(f, layer, MM_W_V, MM_W_V_BIAS);
 	const uint32_t n = f->batch.n_tokens;
 
 	if (f->weights->fused)
@@ -165,7 +167,7 @@ static struct mm_kv_layout kv_layout(const struct mm_forward *f, uint32_t layer)
 static void pass_attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const struct mm_arch *a = &f->weights->arch;
-	const struct qkv places = qkv_places(f);
+	const struct qkv_places places = qkv_places(f);
 	const uint32_t stride = places.q.stride;
 	struct mm_kv_write_args write = { kv_layout(f, layer), places.k.va, places.v.va, stride,
 					  0 };
@@ -195,10 +197,11 @@ static void pass_attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 static void pass_mlp_gated(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const uint32_t ffn = f->weights->arch.ffn, n = f->batch.n_tokens;
-	const struct place to_gate = { f->w.gate_up, 2 * ffn };
-	const struct place to_up = { f->w.gate_up + (CUdeviceptr)ffn * sizeof(float), 2 * ffn };
-	struct linear gate = pass_linear(f, layer, MM_W_GATE, MM_W_GATE);
-	const struct linear up = pass_linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
+	const struct activations to_gate = { f->w.gate_up, 2 * ffn };
+	const struct activations to_up = { f->w.gate_up + (CUdeviceptr)ffn * sizeof(float),
+					   2 * ffn };
+	struct linear_layer gate = pass_linear(f, layer, MM_W_GATE, MM_W_GATE);
+	const struct linear_layer up = pass_linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
 	struct mm_swiglu_args swiglu = { to_gate.va, to_up.va, f->w.inner, n, ffn, 2 * ffn, 0 };
 
 	if (f->weights->fused)
@@ -213,10 +216,10 @@ static void pass_mlp_gated(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 static void pass_mlp_plain(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const uint32_t ffn = f->weights->arch.ffn, n = f->batch.n_tokens;
-	const struct linear up = pass_linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
+	const struct linear_layer up = pass_linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
 	struct mm_relu_args relu = { f->w.inner, (uint64_t)n * ffn };
 
-	pass_apply(f, &up, x, (struct place){ f->w.inner, ffn }, n);
+	pass_apply(f, &up, x, (struct activations){ f->w.inner, ffn }, n);
 	mm_pass_launch(f, MM_KERNEL_RELU, &relu);
 }
 
@@ -228,13 +231,13 @@ static void pass_residual(struct mm_forward *f, uint32_t layer, enum mm_weight g
 			  CUdeviceptr result, enum mm_weight weight, enum mm_weight bias)
 {
 	const struct mm_arch *a = &f->weights->arch;
-	const struct linear out = pass_linear(f, layer, weight, bias);
+	const struct linear_layer out = pass_linear(f, layer, weight, bias);
 	const uint32_t n = f->batch.n_tokens;
 
 	if (!a->post_norm)
 		pass_norm(f, layer, gain, f->w.x, f->w.h, n);
 	block(f, layer, a->post_norm ? f->w.x : f->w.h);
-	pass_apply(f, &out, result, (struct place){ f->w.h, a->hidden }, n);
+	pass_apply(f, &out, result, (struct activations){ f->w.h, a->hidden }, n);
 	pass_add(f, f->w.x, f->w.h);
 	if (a->post_norm)
 		pass_norm(f, layer, gain, f->w.x, f->w.x, n);
@@ -254,7 +257,7 @@ void mm_pass_embed(struct mm_forward *f)
 	const struct mm_arch *a = &f->weights->arch;
 	const struct mm_bound *table = mm_weights_at(f->weights, 0, MM_W_EMBED);
 	const struct mm_bound *learned = mm_weights_at(f->weights, 0, MM_W_POSITIONS);
-	const struct linear in = pass_linear(f, 0, MM_W_PROJECT_IN, MM_W_PROJECT_IN);
+	const struct linear_layer in = pass_linear(f, 0, MM_W_PROJECT_IN, MM_W_PROJECT_IN);
 	const uint32_t n = f->batch.n_tokens;
 	struct mm_embed_args embed = { f->w.ids, table->va,    in.weight->va ? f->w.h : f->w.x,
 				       n,        a->embed_dim, table->dtype,
@@ -266,7 +269,7 @@ void mm_pass_embed(struct mm_forward *f)
 
 	mm_pass_launch(f, MM_KERNEL_EMBED, &embed);
 	if (in.weight->va)
-		pass_multiply(f, &in, f->w.h, (struct place){ f->w.x, a->hidden }, n);
+		pass_multiply(f, &in, f->w.h, (struct activations){ f->w.x, a->hidden }, n);
 	if (learned->va)
 		mm_pass_launch(f, MM_KERNEL_POSITION_EMBED, &positions);
 }
@@ -274,8 +277,8 @@ void mm_pass_embed(struct mm_forward *f)
 void mm_pass_sample(struct mm_forward *f)
 {
 	const struct mm_arch *a = &f->weights->arch;
-	const struct linear head = pass_linear(f, 0, MM_W_HEAD, MM_W_HEAD);
-	const struct linear out = pass_linear(f, 0, MM_W_PROJECT_OUT, MM_W_PROJECT_OUT);
+	const struct linear_layer head = pass_linear(f, 0, MM_W_HEAD, MM_W_HEAD);
+	const struct linear_layer out = pass_linear(f, 0, MM_W_PROJECT_OUT, MM_W_PROJECT_OUT);
 	const uint32_t n = f->batch.n_samples;
 	struct mm_gather_args gather = { f->w.samples, f->w.x, f->w.sampled, n, a->hidden };
 	struct mm_argmax_args argmax = { f->w.logits, f->w.next, n, a->vocab };
@@ -287,10 +290,10 @@ void mm_pass_sample(struct mm_forward *f)
 	if (mm_weights_at(f->weights, 0, MM_W_FINAL_NORM)->va)
 		pass_norm(f, 0, MM_W_FINAL_NORM, x, x, n);
 	if (out.weight->va) {
-		pass_multiply(f, &out, x, (struct place){ f->w.h, a->embed_dim }, n);
+		pass_multiply(f, &out, x, (struct activations){ f->w.h, a->embed_dim }, n);
 		x = f->w.h;
 	}
-	pass_multiply(f, &head, x, (struct place){ f->w.logits, a->vocab }, n);
+	pass_multiply(f, &head, x, (struct activations){ f->w.logits, a->vocab }, n);
 	mm_pass_launch(f, MM_KERNEL_ARGMAX, &argmax);
 	mm_pass_note(f, f->gpu->cuMemcpyDtoHAsync(f->batch.next, f->w.next, n * 4ul, f->stream));
 }

@@ -19,7 +19,7 @@
 
 #define INDEX_NAME "model.safetensors.index.json"
 
-struct opener {
+struct plain_model_opener {
 	const struct mm_gpu_api *gpu;
 	const char *dir;
 	char *err;
@@ -28,7 +28,7 @@ struct opener {
 };
 
 static int MM_PRINTF(3, 4)
-	plain_model_fail(const struct opener *o, int error, const char *format, ...)
+	plain_model_fail(const struct plain_model_opener *o, int error, const char *format, ...)
 {
 	char text[512];
 	va_list args;
@@ -40,7 +40,8 @@ static int MM_PRINTF(3, 4)
 	return error;
 }
 
-static int open_in(const struct opener *o, const char *name, const char **ret_why)
+static int model_file_open(const struct plain_model_opener *o, const char *name,
+			   const char **ret_why)
 {
 	char path[PATH_MAX];
 
@@ -50,7 +51,8 @@ static int open_in(const struct opener *o, const char *name, const char **ret_wh
 
 /* ---- which files ---- */
 
-static int add_file(const struct opener *o, struct mm_plain_model *m, const char *name)
+static int model_file_add(const struct plain_model_opener *o, struct mm_plain_model *m,
+			  const char *name)
 {
 	if (m->n_files == MM_LOAD_FILES_MAX)
 		return plain_model_fail(o, -E2BIG, "more than %d weight files", MM_LOAD_FILES_MAX);
@@ -60,22 +62,22 @@ static int add_file(const struct opener *o, struct mm_plain_model *m, const char
 	return 0;
 }
 
-static void close_dir(DIR **dir)
+static void model_dir_close(DIR **dir)
 {
 	if (*dir)
 		closedir(*dir);
 }
 
-static int by_name(const void *a, const void *b)
+static int file_compare_name(const void *a, const void *b)
 {
 	const struct mm_plain_file *x = a, *y = b;
 
 	return strcmp(x->name, y->name);
 }
 
-static int list_dir(const struct opener *o, struct mm_plain_model *m)
+static int files_list_dir(const struct plain_model_opener *o, struct mm_plain_model *m)
 {
-	mm_cleanup(close_dir) DIR *d = opendir(o->dir);
+	mm_cleanup(model_dir_close) DIR *d = opendir(o->dir);
 	const struct dirent *entry;
 	int r = 0;
 
@@ -85,15 +87,15 @@ static int list_dir(const struct opener *o, struct mm_plain_model *m)
 		const char *dot = strrchr(entry->d_name, '.');
 
 		if (dot && !strcmp(dot, ".safetensors"))
-			r = add_file(o, m, entry->d_name);
+			r = model_file_add(o, m, entry->d_name);
 	}
 	if (!r && !m->n_files)
 		return plain_model_fail(o, -ENOENT, "no *.safetensors file");
-	qsort(m->files, m->n_files, sizeof(*m->files), by_name);
+	qsort(m->files, m->n_files, sizeof(*m->files), file_compare_name);
 	return r;
 }
 
-static int list_index(const struct opener *o, struct mm_plain_model *m)
+static int files_list_index(const struct plain_model_opener *o, struct mm_plain_model *m)
 {
 	mm_cleanup(mm_free_ptr) struct mm_shard_names *names = calloc(1, sizeof(*names));
 	char why[256];
@@ -105,27 +107,28 @@ static int list_index(const struct opener *o, struct mm_plain_model *m)
 	if (r)
 		return plain_model_fail(o, r, INDEX_NAME ": %s", why);
 	for (size_t i = 0; i < names->n && !r; i++)
-		r = add_file(o, m, names->name[i]);
+		r = model_file_add(o, m, names->name[i]);
 	return r;
 }
 
-static int list_files(struct opener *o, struct mm_plain_model *m)
+static int files_list(struct plain_model_opener *o, struct mm_plain_model *m)
 {
 	const char *why = "";
 
-	o->index_fd = open_in(o, INDEX_NAME, &why);
+	o->index_fd = model_file_open(o, INDEX_NAME, &why);
 	if (o->index_fd == -ENOENT)
-		return list_dir(o, m);
+		return files_list_dir(o, m);
 	return o->index_fd < 0 ? plain_model_fail(o, o->index_fd, INDEX_NAME ": %s", why)
-			       : list_index(o, m);
+			       : files_list_index(o, m);
 }
 
 /* ---- reading and laying out ---- */
 
-static int map_file(const struct opener *o, struct mm_plain_file *f, struct mm_safetensors *st)
+static int model_file_map(const struct plain_model_opener *o, struct mm_plain_file *f,
+			  struct mm_safetensors *st)
 {
 	const char *unopened = "";
-	mm_cleanup(mm_close_fd) int fd = open_in(o, f->name, &unopened);
+	mm_cleanup(mm_close_fd) int fd = model_file_open(o, f->name, &unopened);
 	char why[256];
 	void *bytes;
 	int r;
@@ -143,10 +146,10 @@ static int map_file(const struct opener *o, struct mm_plain_file *f, struct mm_s
 	return 0;
 }
 
-static int read_config(struct opener *o)
+static int model_config_read(struct plain_model_opener *o)
 {
 	const char *unopened = "";
-	mm_cleanup(mm_close_fd) int fd = open_in(o, "config.json", &unopened);
+	mm_cleanup(mm_close_fd) int fd = model_file_open(o, "config.json", &unopened);
 	struct mm_why why;
 	int r;
 
@@ -157,7 +160,8 @@ static int read_config(struct opener *o)
 }
 
 /* libclient's meaning of a packing list, for the loader's own functions. */
-static int take_pack(const struct opener *o, const struct mm_pack *pack, struct mm_packs *packs)
+static int pack_add(const struct plain_model_opener *o, const struct mm_pack *pack,
+		    struct mm_packs *packs)
 {
 	struct mm_load_pack rule = { .magic = MM_ABI_MAGIC,
 				     .kind = MM_LOAD_PACK,
@@ -175,8 +179,8 @@ static int take_pack(const struct opener *o, const struct mm_pack *pack, struct 
 	return mm_packs_add(packs, &rule, &why) ? plain_model_fail(o, -EINVAL, "%s", why.text) : 0;
 }
 
-static int make_layout(const struct opener *o, const struct mm_model_opts *opts,
-		       struct mm_plain_model *m)
+static int layout_build(const struct plain_model_opener *o, const struct mm_model_opts *opts,
+			struct mm_plain_model *m)
 {
 	const char *names[MM_LOAD_FILES_MAX];
 	const struct mm_model_parts parts = { m->st, names, m->n_files, o->config.layers,
@@ -188,7 +192,7 @@ static int make_layout(const struct opener *o, const struct mm_model_opts *opts,
 	for (size_t i = 0; i < m->n_files; i++)
 		names[i] = m->files[i].name;
 	for (size_t i = 0; opts && i < opts->n_packs && !r; i++)
-		r = take_pack(o, &opts->packs[i], m->packs);
+		r = pack_add(o, &opts->packs[i], m->packs);
 	if (r)
 		return r;
 	mm_packs_sort(m->packs);
@@ -201,7 +205,7 @@ static int make_layout(const struct opener *o, const struct mm_model_opts *opts,
 
 /* ---- the device ---- */
 
-static int plain_model_allocate(const struct opener *o, struct mm_plain_model *m)
+static int plain_model_allocate(const struct plain_model_opener *o, struct mm_plain_model *m)
 {
 	m->groups = calloc(m->layout.dir.n_groups, sizeof(*m->groups));
 	if (!m->groups)
@@ -218,7 +222,7 @@ static int plain_model_allocate(const struct opener *o, struct mm_plain_model *m
 	return 0;
 }
 
-static int plain_model_upload(const struct opener *o, struct mm_plain_model *m)
+static int plain_model_upload(const struct plain_model_opener *o, struct mm_plain_model *m)
 {
 	CUresult r;
 
@@ -246,16 +250,17 @@ static int plain_model_upload(const struct opener *o, struct mm_plain_model *m)
 		 : 0;
 }
 
-static int open_all(struct opener *o, const struct mm_model_opts *opts, struct mm_plain_model *m)
+static int plain_model_read(struct plain_model_opener *o, const struct mm_model_opts *opts,
+			    struct mm_plain_model *m)
 {
-	int r = read_config(o);
+	int r = model_config_read(o);
 
 	if (!r)
-		r = list_files(o, m);
+		r = files_list(o, m);
 	for (size_t i = 0; i < m->n_files && !r; i++)
-		r = map_file(o, &m->files[i], &m->st[i]);
+		r = model_file_map(o, &m->files[i], &m->st[i]);
 	if (!r)
-		r = make_layout(o, opts, m);
+		r = layout_build(o, opts, m);
 	if (!r && o->gpu)
 		r = plain_model_allocate(o, m);
 	return r || !o->gpu ? r : plain_model_upload(o, m);
@@ -264,7 +269,7 @@ static int open_all(struct opener *o, const struct mm_model_opts *opts, struct m
 int mm_plain_model_open(const struct mm_gpu_api *gpu, const char *dir,
 			const struct mm_model_opts *opts, struct mm_plain_model *ret, char *err)
 {
-	struct opener o = { .gpu = gpu, .dir = dir, .err = err, .index_fd = -1 };
+	struct plain_model_opener o = { .gpu = gpu, .dir = dir, .err = err, .index_fd = -1 };
 	struct mm_plain_model m = {
 		.files = calloc(MM_LOAD_FILES_MAX, sizeof(*m.files)),
 		.st = calloc(MM_LOAD_FILES_MAX, sizeof(*m.st)),
@@ -274,7 +279,7 @@ int mm_plain_model_open(const struct mm_gpu_api *gpu, const char *dir,
 
 	snprintf(err, MM_SERVE_ERROR_BYTES, "out of memory");
 	if (m.files && m.st && m.packs)
-		r = open_all(&o, opts, &m);
+		r = plain_model_read(&o, opts, &m);
 	mm_close_fd(&o.index_fd);
 	if (r)
 		mm_plain_model_close(gpu, &m);
@@ -303,7 +308,7 @@ void mm_plain_model_close(const struct mm_gpu_api *gpu, struct mm_plain_model *m
 
 /* ---- asking ---- */
 
-static int compare_name(const void *name, const void *tensor)
+static int tensor_compare_name(const void *name, const void *tensor)
 {
 	return strcmp(name, ((const struct mm_dir_tensor *)tensor)->name);
 }
@@ -311,8 +316,8 @@ static int compare_name(const void *name, const void *tensor)
 int mm_plain_model_tensor(const struct mm_plain_model *m, const char *name,
 			  struct mm_tensor *ret_tensor)
 {
-	const struct mm_dir_tensor *t =
-		bsearch(name, m->layout.tensors, m->layout.dir.n_tensors, sizeof(*t), compare_name);
+	const struct mm_dir_tensor *t = bsearch(name, m->layout.tensors, m->layout.dir.n_tensors,
+						sizeof(*t), tensor_compare_name);
 
 	if (!t)
 		return -ENOENT;

@@ -33,7 +33,7 @@ static double since_s(uint64_t ns)
 	return (double)(mm_now_ns() - ns) / (double)MM_NS_PER_S;
 }
 
-static void line_make(const struct mm_progress *p, char *line, size_t bytes)
+static void progress_line_make(const struct mm_progress *p, char *line, size_t bytes)
 {
 	const uint64_t since_ns = __atomic_load_n(&p->serving_since_ns, __ATOMIC_ACQUIRE);
 	const uint64_t tokens = word_get(&p->tokens);
@@ -55,7 +55,7 @@ static void line_make(const struct mm_progress *p, char *line, size_t bytes)
  * A terminal that was stopped takes nothing: whoever waited for it would keep pages that others
  * need.
  */
-static void text_write(const struct mm_progress *p, const char *text)
+static void progress_text_write(const struct mm_progress *p, const char *text)
 {
 	struct pollfd terminal = { .fd = p->fd, .events = POLLOUT };
 
@@ -64,37 +64,37 @@ static void text_write(const struct mm_progress *p, const char *text)
 }
 
 /* A line that is longer than the terminal is wide would not be cleared. */
-static void line_write(const struct mm_progress *p)
+static void progress_line_write(const struct mm_progress *p)
 {
 	struct winsize size = { 0 };
 	char line[LINE_BYTES], text[LINE_BYTES + sizeof(CLEAR)];
 	int columns;
 
-	line_make(p, line, sizeof(line));
+	progress_line_make(p, line, sizeof(line));
 	columns = ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 	snprintf(text, sizeof(text), CLEAR "%.*s", columns, line);
-	text_write(p, text);
+	progress_text_write(p, text);
 }
 
-static void *line_thread(void *arg)
+static void *progress_thread(void *arg)
 {
 	const struct mm_progress *p = arg;
 	struct pollfd stop = { .fd = p->stop_fd, .events = POLLIN };
 
 	while (poll(&stop, 1, EVERY_MS) == 0)
-		line_write(p);
+		progress_line_write(p);
 	return NULL;
 }
 
 /* Signals are the caller's: it asks for them between two steps. */
-static int thread_start(struct mm_progress *p)
+static int progress_thread_start(struct mm_progress *p)
 {
 	sigset_t all, old;
 	int r;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&p->thread, NULL, line_thread, p);
+	r = pthread_create(&p->thread, NULL, progress_thread, p);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return r;
 }
@@ -109,8 +109,8 @@ void mm_progress_start(struct mm_progress *p, int fd, const char *subject)
 	p->stop_fd = eventfd(0, EFD_CLOEXEC);
 	if (p->stop_fd < 0)
 		return;
-	line_write(p); /* and not only when the thread comes to it */
-	p->on = thread_start(p) == 0;
+	progress_line_write(p); /* and not only when the thread comes to it */
+	p->on = progress_thread_start(p) == 0;
 	if (!p->on)
 		mm_close_fd(&p->stop_fd);
 }
@@ -121,7 +121,7 @@ void mm_progress_serve(struct mm_progress *p, uint64_t requests)
 	__atomic_store_n(&p->serving_since_ns, mm_now_ns(), __ATOMIC_RELEASE);
 	/* Two may write at once: each write is a line of its own, and the next replaces it. */
 	if (p->on)
-		line_write(p);
+		progress_line_write(p);
 }
 
 void mm_progress_set(struct mm_progress *p, uint64_t done, uint64_t running, uint64_t waiting,
@@ -143,5 +143,5 @@ void mm_progress_stop(struct mm_progress *p)
 	(void)!write(p->stop_fd, &one, sizeof(one));
 	pthread_join(p->thread, NULL);
 	mm_close_fd(&p->stop_fd);
-	text_write(p, CLEAR);
+	progress_text_write(p, CLEAR);
 }

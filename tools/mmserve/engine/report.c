@@ -138,13 +138,13 @@ static void set_percentiles(json_t *o, const char *what, double *values, size_t 
 	}
 }
 
-struct totals {
+struct report_totals {
 	double *ttft, *tbt;
 	size_t n_ttft, n_tbt;
 	size_t served, refused;
 };
 
-static void report_total(struct totals *t, const struct mm_requests *requests)
+static void report_total(struct report_totals *t, const struct mm_requests *requests)
 {
 	for (size_t i = 0; i < requests->n; i++) {
 		const struct mm_request *q = &requests->all[i];
@@ -171,7 +171,7 @@ static double all_stalls_s(const struct mm_stats *s)
 	return s->stall_s + sum / (double)told->n * (double)(s->gated_steps - told->n);
 }
 
-static json_t *report_summary(struct totals *t, const struct mm_stats *s)
+static json_t *report_summary(struct report_totals *t, const struct mm_stats *s)
 {
 	const uint64_t tokens = t->n_ttft + t->n_tbt;
 	json_t *o = json_pack("{s:i,s:I,s:I,s:I,s:f,s:f}", "schema", 1, "requests",
@@ -221,7 +221,7 @@ static json_t *report_summary(struct totals *t, const struct mm_stats *s)
 
 json_t *mm_report_summary(const struct mm_requests *requests, const struct mm_stats *stats)
 {
-	struct totals t = { 0 };
+	struct report_totals t = { 0 };
 	size_t tokens = 1;
 	json_t *o = NULL;
 

@@ -17,7 +17,7 @@
 
 static const char csv_header[] = "arrival_s,prompt_tokens,output_tokens";
 
-struct reader {
+struct requests_reader {
 	const char *path;
 	const struct mm_requests_opts *opts;
 	struct mm_requests *out;
@@ -27,7 +27,8 @@ struct reader {
 	char *err;
 };
 
-static int MM_PRINTF(2, 3) requests_fail(const struct reader *r, const char *format, ...)
+static int MM_PRINTF(2, 3)
+	requests_fail(const struct requests_reader *reader, const char *format, ...)
 {
 	char text[256];
 	va_list args;
@@ -35,7 +36,8 @@ static int MM_PRINTF(2, 3) requests_fail(const struct reader *r, const char *for
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	snprintf(r->err, MM_SERVE_ERROR_BYTES, "%.4000s:%lu: %s", r->path, r->line, text);
+	snprintf(reader->err, MM_SERVE_ERROR_BYTES, "%.4000s:%lu: %s", reader->path, reader->line,
+		 text);
 	return -EBADMSG;
 }
 
@@ -48,61 +50,62 @@ static uint64_t random_mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-static int requests_add(struct reader *r, double arrival_s, uint32_t n_prompt, uint32_t max_tokens,
-			struct mm_request **ret_request)
+static int requests_add(struct requests_reader *reader, double arrival_s, uint32_t n_prompt,
+			uint32_t max_tokens, struct mm_request **ret_request)
 {
-	struct mm_requests *out = r->out;
+	struct mm_requests *out = reader->out;
 	struct mm_request *q;
 
-	if (arrival_s < r->last_arrival)
-		return requests_fail(r, "arrivals are not in order");
-	r->last_arrival = arrival_s;
-	if (out->n == r->room) {
-		const size_t room = MM_MAX(r->room * 2, 64);
+	if (arrival_s < reader->last_arrival)
+		return requests_fail(reader, "arrivals are not in order");
+	reader->last_arrival = arrival_s;
+	if (out->n == reader->room) {
+		const size_t room = MM_MAX(reader->room * 2, 64);
 		struct mm_request *all = realloc(out->all, room * sizeof(*all));
 
 		if (!all)
-			return requests_fail(r, "out of memory");
+			return requests_fail(reader, "out of memory");
 		out->all = all;
-		r->room = room;
+		reader->room = room;
 	}
 	q = &out->all[out->n];
-	*q = (struct mm_request){ .arrival_s = r->opts->at_once ? 0 : arrival_s,
+	*q = (struct mm_request){ .arrival_s = reader->opts->at_once ? 0 : arrival_s,
 				  .n_prompt = n_prompt,
 				  .max_tokens = max_tokens };
 	out->n++;
 	q->ids = calloc((size_t)n_prompt + max_tokens, sizeof(*q->ids));
 	q->times = calloc(max_tokens, sizeof(*q->times));
 	if (!q->ids || !q->times)
-		return requests_fail(r, "out of memory");
+		return requests_fail(reader, "out of memory");
 	*ret_request = q;
 	return 0;
 }
 
-static void make_prompt(const struct reader *r, size_t index, struct mm_request *q)
+static void make_prompt(const struct requests_reader *reader, size_t index, struct mm_request *q)
 {
-	const uint64_t seed = random_mix(random_mix(r->opts->seed) + index);
+	const uint64_t seed = random_mix(random_mix(reader->opts->seed) + index);
 
 	for (uint32_t i = 0; i < q->n_prompt; i++)
-		q->ids[i] = (uint32_t)(random_mix(seed + i) % r->opts->vocab);
+		q->ids[i] = (uint32_t)(random_mix(seed + i) % reader->opts->vocab);
 }
 
-static int read_prompt(const struct reader *r, const json_t *prompt, struct mm_request *q)
+static int read_prompt(const struct requests_reader *reader, const json_t *prompt,
+		       struct mm_request *q)
 {
 	for (uint32_t i = 0; i < q->n_prompt; i++) {
 		const json_t *id = json_array_get(prompt, i);
 
 		if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-		    json_integer_value(id) >= r->opts->vocab)
+		    json_integer_value(id) >= reader->opts->vocab)
 			return requests_fail(
-				r, "prompt[%u] is not a token id below the vocabulary's %u", i,
-				r->opts->vocab);
+				reader, "prompt[%u] is not a token id below the vocabulary's %u", i,
+				reader->opts->vocab);
 		q->ids[i] = (uint32_t)json_integer_value(id);
 	}
 	return 0;
 }
 
-static int check_keys(const struct reader *r, json_t *line)
+static int check_keys(const struct requests_reader *reader, json_t *line)
 {
 	static const char *const known[] = { "id", "arrival_s", "prompt", "prompt_tokens",
 					     "max_tokens" };
@@ -114,18 +117,18 @@ static int check_keys(const struct reader *r, json_t *line)
 		while (k < MM_ARRAY_SIZE(known) && strcmp(known[k], key))
 			k++;
 		if (k == MM_ARRAY_SIZE(known))
-			return requests_fail(r, "unknown key \"%.60s\"", key);
+			return requests_fail(reader, "unknown key \"%.60s\"", key);
 	}
 	return 0;
 }
 
-static bool is_count(const json_t *value)
+static bool is_token_count(const json_t *value)
 {
 	return json_is_integer(value) && json_integer_value(value) >= 1 &&
 	       json_integer_value(value) <= TOKENS_MAX;
 }
 
-static int check_line(const struct reader *r, json_t *line)
+static int check_line(const struct requests_reader *reader, json_t *line)
 {
 	const json_t *arrival = json_object_get(line, "arrival_s");
 	const json_t *prompt = json_object_get(line, "prompt");
@@ -136,23 +139,24 @@ static int check_line(const struct reader *r, json_t *line)
 	if (!json_is_integer(id) &&
 	    (!json_string_length(id) || json_string_length(id) >= MM_REQUEST_ID_BYTES))
 		return requests_fail(
-			r, "id must be a whole number of 64 bits or a string of 1 to %d bytes",
+			reader, "id must be a whole number of 64 bits or a string of 1 to %d bytes",
 			MM_REQUEST_ID_BYTES - 1);
 	if (arrival && (!json_is_number(arrival) || !(json_number_value(arrival) >= 0) ||
 			json_number_value(arrival) > ARRIVAL_MAX))
-		return requests_fail(r, "arrival_s must be a number of seconds from 0");
+		return requests_fail(reader, "arrival_s must be a number of seconds from 0");
 	if (prompt && count)
-		return requests_fail(r, "give one of prompt and prompt_tokens");
-	if (count ? !is_count(count)
+		return requests_fail(reader, "give one of prompt and prompt_tokens");
+	if (count ? !is_token_count(count)
 		  : !json_array_size(prompt) || json_array_size(prompt) > TOKENS_MAX)
-		return requests_fail(r, count ? "prompt_tokens must be a whole number from 1"
-					      : "prompt must be a list of at least one token id");
-	if (!is_count(max))
-		return requests_fail(r, "max_tokens must be a whole number from 1");
-	return check_keys(r, line);
+		return requests_fail(reader,
+				     count ? "prompt_tokens must be a whole number from 1"
+					   : "prompt must be a list of at least one token id");
+	if (!is_token_count(max))
+		return requests_fail(reader, "max_tokens must be a whole number from 1");
+	return check_keys(reader, line);
 }
 
-static void set_id(struct mm_request *q, const json_t *id)
+static void request_set_id(struct mm_request *q, const json_t *id)
 {
 	q->id_is_number = json_is_integer(id);
 	if (q->id_is_number)
@@ -161,43 +165,43 @@ static void set_id(struct mm_request *q, const json_t *id)
 		snprintf(q->id, sizeof(q->id), "%s", json_string_value(id));
 }
 
-static void free_json(json_t **j)
+static void request_json_done(json_t **j)
 {
 	json_decref(*j);
 }
 
-static int read_json_line(struct reader *r, const char *text)
+static int read_json_line(struct requests_reader *reader, const char *text)
 {
-	mm_cleanup(free_json) json_t *line = NULL;
-	const size_t index = r->out->n;
+	mm_cleanup(request_json_done) json_t *line = NULL;
+	const size_t index = reader->out->n;
 	const json_t *prompt, *count;
 	struct mm_request *q;
 	json_error_t where;
-	int e;
+	int r;
 
 	line = json_loads(text, JSON_REJECT_DUPLICATES, &where);
 	if (!json_is_object(line))
-		return requests_fail(r, "not a JSON object: %.120s", line ? "" : where.text);
-	e = check_line(r, line);
-	if (e)
-		return e;
+		return requests_fail(reader, "not a JSON object: %.120s", line ? "" : where.text);
+	r = check_line(reader, line);
+	if (r)
+		return r;
 	prompt = json_object_get(line, "prompt");
 	count = json_object_get(line, "prompt_tokens");
-	e = requests_add(
-		r, json_number_value(json_object_get(line, "arrival_s")),
+	r = requests_add(
+		reader, json_number_value(json_object_get(line, "arrival_s")),
 		(uint32_t)(count ? (size_t)json_integer_value(count) : json_array_size(prompt)),
 		(uint32_t)json_integer_value(json_object_get(line, "max_tokens")), &q);
-	if (e)
-		return e;
-	set_id(q, json_object_get(line, "id"));
+	if (r)
+		return r;
+	request_set_id(q, json_object_get(line, "id"));
 	if (prompt)
-		return read_prompt(r, prompt, q);
-	make_prompt(r, index, q);
+		return read_prompt(reader, prompt, q);
+	make_prompt(reader, index, q);
 	return 0;
 }
 
 /* A count of 1..TOKENS_MAX that ends at @end. */
-static int parse_count(const char **text, char end, uint32_t *ret_count)
+static int request_parse_count(const char **text, char end, uint32_t *ret_count)
 {
 	char *stop;
 	unsigned long value;
@@ -218,95 +222,96 @@ static uint32_t requests_cut(uint32_t value, uint32_t max)
 	return max && value > max ? max : value;
 }
 
-static int read_csv_line(struct reader *r, const char *text)
+static int read_csv_line(struct requests_reader *reader, const char *text)
 {
-	const struct mm_requests_opts *o = r->opts;
-	const uint64_t index = r->out->n;
+	const struct mm_requests_opts *o = reader->opts;
+	const uint64_t index = reader->out->n;
 	uint32_t prompt, output;
 	struct mm_request *q;
 	double arrival;
 	char *stop;
-	int e;
+	int r;
 
 	arrival = strtod(text, &stop);
 	if (stop == text || *stop != ',' || !isfinite(arrival) || arrival < 0 ||
 	    arrival > ARRIVAL_MAX)
-		return requests_fail(r, "arrival_s must be a number of seconds from 0");
+		return requests_fail(reader, "arrival_s must be a number of seconds from 0");
 	text = stop + 1;
-	if (parse_count(&text, ',', &prompt))
-		return requests_fail(r, "prompt_tokens must be a whole number from 1 to %u",
+	if (request_parse_count(&text, ',', &prompt))
+		return requests_fail(reader, "prompt_tokens must be a whole number from 1 to %u",
 				     TOKENS_MAX);
-	if (parse_count(&text, '\0', &output))
-		return requests_fail(r, "output_tokens must be a whole number from 1 to %u",
+	if (request_parse_count(&text, '\0', &output))
+		return requests_fail(reader, "output_tokens must be a whole number from 1 to %u",
 				     TOKENS_MAX);
-	e = requests_add(r, arrival, requests_cut(prompt, o->max_prompt),
+	r = requests_add(reader, arrival, requests_cut(prompt, o->max_prompt),
 			 requests_cut(output, o->max_output), &q);
-	if (e)
-		return e;
+	if (r)
+		return r;
 	q->id_is_number = true;
 	snprintf(q->id, sizeof(q->id), "%llu", (unsigned long long)index);
-	make_prompt(r, index, q);
+	make_prompt(reader, index, q);
 	return 0;
 }
 
-static void close_file(FILE **file)
+static void requests_close_file(FILE **file)
 {
 	if (*file && *file != stdin)
 		fclose(*file);
 }
 
-static int read_lines(struct reader *r, FILE *file, bool csv)
+static int requests_read_lines(struct requests_reader *reader, FILE *file, bool csv)
 {
 	mm_cleanup(mm_free_ptr) char *line = NULL;
 	size_t room = 0;
 	ssize_t n;
-	int e = 0;
+	int r = 0;
 
-	while (!e && (n = getline(&line, &room, file)) >= 0) {
-		r->line++;
+	while (!r && (n = getline(&line, &room, file)) >= 0) {
+		reader->line++;
 		if (n && line[n - 1] == '\n')
 			line[--n] = '\0';
 		if (strlen(line) != (size_t)n)
-			return requests_fail(r, "a zero byte");
-		if (csv && r->line == 1) {
+			return requests_fail(reader, "a zero byte");
+		if (csv && reader->line == 1) {
 			if (strcmp(line, csv_header))
-				return requests_fail(r, "the first line must be %s", csv_header);
+				return requests_fail(reader, "the first line must be %s",
+						     csv_header);
 			continue;
 		}
-		if (r->opts->limit && r->out->n == r->opts->limit)
+		if (reader->opts->limit && reader->out->n == reader->opts->limit)
 			return 0;
-		e = csv ? read_csv_line(r, line) : read_json_line(r, line);
+		r = csv ? read_csv_line(reader, line) : read_json_line(reader, line);
 	}
-	if (!e && ferror(file))
-		return requests_fail(r, "cannot be read: %s", strerror(errno));
-	return e;
+	if (!r && ferror(file))
+		return requests_fail(reader, "cannot be read: %s", strerror(errno));
+	return r;
 }
 
 int mm_requests_read(const char *path, bool csv, const struct mm_requests_opts *opts,
 		     struct mm_requests *ret_requests, char *err)
 {
 	const bool is_stdin = !strcmp(path, "-");
-	mm_cleanup(close_file) FILE *file = is_stdin ? stdin : fopen(path, "rbe");
+	mm_cleanup(requests_close_file) FILE *file = is_stdin ? stdin : fopen(path, "rbe");
 	mm_cleanup(mm_requests_done) struct mm_requests out = { 0 };
-	struct reader r = {
+	struct requests_reader reader = {
 		.path = is_stdin ? "standard input" : path, .opts = opts, .out = &out, .err = err
 	};
-	int e;
+	int r;
 
 	if (!file) {
-		e = -errno;
+		r = -errno;
 		snprintf(err, MM_SERVE_ERROR_BYTES, "%.4000s: %s", path, strerror(errno));
-		return e;
+		return r;
 	}
-	e = read_lines(&r, file, csv);
+	r = requests_read_lines(&reader, file, csv);
 	/*
 	 * A trace may have no rows: a tenant that is only there. A file without a line is a
 	 * mistake.
 	 */
-	if (!e && !r.line)
-		e = requests_fail(&r, "it is empty");
-	if (e)
-		return e;
+	if (!r && !reader.line)
+		r = requests_fail(&reader, "it is empty");
+	if (r)
+		return r;
 	*ret_requests = out;
 	out = (struct mm_requests){ 0 };
 	return 0;

@@ -6,14 +6,15 @@
 static double rope_scale_llama3(const struct mm_rope *rope, double frequency)
 {
 	const double wavelength = 2 * M_PI / frequency;
-	const double turns = rope->original / wavelength; /* over the unscaled model's context */
+	const double rotations =
+		rope->original / wavelength; /* over the unscaled model's context */
 	double keep;
 
-	if (turns > rope->high_factor)
+	if (rotations > rope->high_factor)
 		return frequency;
-	if (turns < rope->low_factor)
+	if (rotations < rope->low_factor)
 		return frequency / rope->factor;
-	keep = (turns - rope->low_factor) / (rope->high_factor - rope->low_factor);
+	keep = (rotations - rope->low_factor) / (rope->high_factor - rope->low_factor);
 	return (1 - keep) * frequency / rope->factor + keep * frequency;
 }
 

@@ -61,7 +61,7 @@ int mm_suspend_open(struct mm_engine *e)
 
 /* ---- lists ---- */
 
-struct run { /* of a plan's swaps */
+struct swap_run { /* of a plan's swaps */
 	struct mm_engine *e;
 	const struct mm_sched_plan *plan;
 	uint64_t now_ns;
@@ -88,7 +88,7 @@ static int wait_one(struct mm_engine *e, struct mm_swap_done *ret_done)
 	}
 }
 
-static int suspend_wait(struct run *run)
+static int suspend_wait(struct swap_run *run)
 {
 	struct mm_swap_done done;
 	const int r = wait_one(run->e, &done);
@@ -104,7 +104,7 @@ static int suspend_wait(struct run *run)
 	return 0;
 }
 
-static int suspend_flush(struct run *run)
+static int suspend_flush(struct swap_run *run)
 {
 	struct mm_memory *m = run->e->memory;
 	int r = run->n ? -EAGAIN : 0;
@@ -124,7 +124,7 @@ static int suspend_flush(struct run *run)
 	return r;
 }
 
-static int suspend_add_piece(struct run *run, uint32_t swap, uint32_t range)
+static int suspend_add_piece(struct swap_run *run, uint32_t swap, uint32_t range)
 {
 	const struct mm_kv_arena *kv = &run->e->kv;
 	const struct mm_sched_swap *s = &run->plan->swaps[swap];
@@ -139,7 +139,7 @@ static int suspend_add_piece(struct run *run, uint32_t swap, uint32_t range)
 }
 
 /* Range by range, so that blocks that are neighbours follow each other. */
-static int suspend_send_range(struct run *run, uint32_t first, uint32_t end)
+static int suspend_send_range(struct swap_run *run, uint32_t first, uint32_t end)
 {
 	int r = 0;
 
@@ -155,7 +155,7 @@ static int suspend_send_range(struct run *run, uint32_t first, uint32_t end)
  * Blocks that have just moved may be swapped out: the copies by mmd are not ordered with our
  * stream.
  */
-static int settle_moves(struct mm_engine *e)
+static int moves_settle(struct mm_engine *e)
 {
 	const CUresult res = e->memory->gpu->cuStreamSynchronize(e->forward.stream);
 
@@ -169,8 +169,8 @@ int mm_suspend_run(struct mm_engine *e, const struct mm_sched_plan *plan)
 {
 	const uint32_t each = MM_MAX(MM_SWAP_PIECES / e->kv.ranges, 1);
 	const uint64_t begin = mm_now_ns(), bytes = plan->n_swaps * slot_bytes(e);
-	struct run run = { .e = e, .plan = plan, .now_ns = begin };
-	int r = settle_moves(e);
+	struct swap_run run = { .e = e, .plan = plan, .now_ns = begin };
+	int r = moves_settle(e);
 
 	for (uint32_t i = 0; i < plan->n_swaps && !r; i += each)
 		r = suspend_send_range(&run, i, MM_MIN(i + each, plan->n_swaps));

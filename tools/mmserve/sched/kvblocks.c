@@ -220,7 +220,7 @@ void mm_kvblocks_retire_chunk(struct mm_kvblocks *b, uint32_t chunk)
 /* ---- blocks ---- */
 
 /* The first block of @chunk that is not in use; there is one. */
-static uint32_t take_from(struct mm_kvblocks *b, uint32_t chunk)
+static uint32_t chunk_take_block(struct mm_kvblocks *b, uint32_t chunk)
 {
 	const uint32_t first = chunk * b->blocks_per_chunk;
 	struct mm_kv_chunk *c = &b->chunks[chunk];
@@ -248,7 +248,8 @@ uint32_t mm_kvblocks_get(struct mm_kvblocks *b)
 		return MM_KV_NONE;
 	while (!b->open[b->lowest])
 		b->lowest++;
-	return take_from(b, b->lowest * WORD_BITS + (uint32_t)__builtin_ctzll(b->open[b->lowest]));
+	return chunk_take_block(b, b->lowest * WORD_BITS +
+					   (uint32_t)__builtin_ctzll(b->open[b->lowest]));
 }
 
 void mm_kvblocks_put(struct mm_kvblocks *b, uint32_t block, uint64_t now_ns)

@@ -83,7 +83,7 @@ void mm_kvman_reclaim(struct mm_kvman *k, uint64_t deadline_ns, uint64_t now_ns)
 
 /* ---- giving back ---- */
 
-static int give_back(struct mm_kvman *k, uint32_t chunk)
+static int chunk_give_back(struct mm_kvman *k, uint32_t chunk)
 {
 	const int r = k->ops->release(k->context, chunk);
 
@@ -104,12 +104,12 @@ static int release_retired(struct mm_kvman *k)
 		return 0;
 	r = k->ops->marked(k->context);
 	while (k->n_retired && !r)
-		r = give_back(k, k->retired[--k->n_retired]);
+		r = chunk_give_back(k, k->retired[--k->n_retired]);
 	return r == -EAGAIN ? 0 : r;
 }
 
 /* First phase. The stream's order puts the copies before the next step. */
-static int chunks_retire(struct mm_kvman *k, uint32_t chunk, uint32_t moves)
+static int chunk_release_later(struct mm_kvman *k, uint32_t chunk, uint32_t moves)
 {
 	k->retired[k->n_retired++] = chunk;
 	k->blocks_moved += moves;
@@ -124,7 +124,7 @@ static int retire_chunks(struct mm_kvman *k, uint64_t now_ns)
 	int r = 0;
 
 	while (!r && !mm_sched_retire(k->sched, now_ns, &chunk, k->moves, &n))
-		r = chunks_retire(k, chunk, n);
+		r = chunk_release_later(k, chunk, n);
 	return r || k->n_retired == before ? r : k->ops->mark(k->context);
 }
 
@@ -135,7 +135,7 @@ static int arena_compact(struct mm_kvman *k, uint64_t now_ns)
 
 	if (mm_sched_compact(k->sched, now_ns, &chunk, k->moves, &n))
 		return 0;
-	r = chunks_retire(k, chunk, n);
+	r = chunk_release_later(k, chunk, n);
 	return r ? r : k->ops->mark(k->context);
 }
 

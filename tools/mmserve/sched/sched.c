@@ -84,7 +84,7 @@ static uint32_t seq_wanted_blocks(const struct mm_sched *s, const struct mm_seq 
 }
 
 /* A running sequence has one token more. Without a division: it is asked of each in each step. */
-static void want_more(struct mm_sched *s, struct mm_seq *q)
+static void seq_want_more(struct mm_sched *s, struct mm_seq *q)
 {
 	const uint64_t size = s->config.block_tokens;
 
@@ -497,7 +497,7 @@ uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_fini
 		q->total += item->samples;
 		s->n_prompts += is_prompt(q);
 		if (q->total < q->limit) {
-			want_more(s, q);
+			seq_want_more(s, q);
 			continue;
 		}
 		ret_finished[n++] = q->user;
@@ -673,7 +673,8 @@ static const char *check_running(const struct mm_sched *s, uint8_t *owned)
 	return blocks == s->kv.used_blocks ? check_rows(s) : "a block in use belongs to nobody";
 }
 
-static const char *check_slots(const struct mm_sched *s, const struct mm_seq *q, uint8_t *owned)
+static const char *swap_slots_check(const struct mm_sched *s, const struct mm_seq *q,
+				    uint8_t *owned)
 {
 	uint32_t slot = q->slot;
 
@@ -708,7 +709,7 @@ static const char *check_waiting(const struct mm_sched *s)
 
 		if (q->state != MM_SEQ_WAITING || q->n_blocks)
 			return "a waiting sequence holds something";
-		wrong = wrong ? wrong : check_slots(s, q, owned);
+		wrong = wrong ? wrong : swap_slots_check(s, q, owned);
 		slots += q->n_slots;
 		if (q->next != MM_KV_NONE && s->seqs[q->next].order <= q->order)
 			return "the waiting are not in order of arrival";
@@ -724,7 +725,7 @@ static const char *check_waiting(const struct mm_sched *s)
 	return wrong;
 }
 
-static const char *check_free(const struct mm_sched *s)
+static const char *free_seqs_check(const struct mm_sched *s)
 {
 	uint32_t n = s->n_running + s->n_waiting;
 
@@ -744,5 +745,5 @@ const char *mm_sched_check(const struct mm_sched *s)
 		wrong = check_running(s, owned);
 	if (!wrong)
 		wrong = check_waiting(s);
-	return wrong ? wrong : check_free(s);
+	return wrong ? wrong : free_seqs_check(s);
 }
