@@ -91,22 +91,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 	struct mm_why why = { "" };
 	struct mm_load_pack rule;
 	char *save = NULL;
-	int rc = 0;
+	int r = 0;
 
 	mm_assert(text != NULL);
 	if (size_bytes)
 		memcpy(text, data, size_bytes);
 	text[size_bytes] = 0;
 	packs.count = 0;
-	for (char *line = strtok_r(text, "\n", &save); rc == 0 && line;
+	for (char *line = strtok_r(text, "\n", &save); r == 0 && line;
 	     line = strtok_r(NULL, "\n", &save)) {
 		read_rule(line, &rule);
-		rc = mm_packs_add(&packs, &rule, &why);
+		r = mm_packs_add(&packs, &rule, &why);
 	}
 	mm_packs_sort(&packs);
-	if (rc == 0)
-		rc = mm_layout_make(&parts, &layout, &why);
-	if (rc == 0)
+	if (r == 0)
+		r = mm_layout_make(&parts, &layout, &why);
+	if (r == 0)
 		check_layout(&layout);
 	else
 		mm_assert(why.text[0] && !layout.tensors);

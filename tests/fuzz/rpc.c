@@ -9,7 +9,7 @@
 
 #include "tests/fuzz/input.h"
 
-static json_t *echo(void *context, const json_t *params, struct mm_rpc_error *error)
+static json_t *params_echo(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	const json_t *word = json_object_get(params, "word");
 
@@ -36,7 +36,7 @@ static void check_reply(const json_t *reply)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-	static const struct mm_rpc_method methods[] = { { "echo", echo }, { NULL, NULL } };
+	static const struct mm_rpc_method methods[] = { { "echo", params_echo }, { NULL, NULL } };
 	char *line = mm_rpc_line(methods, NULL, (const char *)data, size_bytes);
 	json_t *reply, *one;
 	size_t i;

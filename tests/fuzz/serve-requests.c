@@ -13,7 +13,7 @@
  */
 #define LINES 8
 
-static void check(const struct mm_requests *requests)
+static void requests_check(const struct mm_requests *requests)
 {
 	double last_s = 0;
 
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 	input_path(data + 1, size_bytes - 1, path);
 	err[0] = 0;
 	if (mm_requests_read(path, data[0] == 'c', &opts, &requests, err) == 0)
-		check(&requests);
+		requests_check(&requests);
 	else
 		mm_assert(err[0] && requests.n == 0);
 	mm_requests_done(&requests);

@@ -90,7 +90,7 @@ static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
 static const struct mk_format bf16 = { MM_DTYPE_BF16, MM_DTYPE_BF16, 0 };
 static struct rig_result alone[REQUESTS], results[REQUESTS];
 
-static void compare(const char *what, const struct mm_requests *requests)
+static void requests_compare(const char *what, const struct mm_requests *requests)
 {
 	for (size_t i = 0; i < requests->n; i++) {
 		if (results[i].error[0])
@@ -128,7 +128,7 @@ static void test_batch_invariance(void **state)
 				      (unsigned long long)run.stats.steps);
 			assert_int_equal(run.stats.checksum_failures, 0);
 			if (i)
-				compare(runs[i].name, &requests);
+				requests_compare(runs[i].name, &requests);
 			preemptions += run.stats.preemptions;
 			moved += run.stats.blocks_moved;
 			released += run.stats.chunks_released;
@@ -149,7 +149,7 @@ static void test_batch_invariance(void **state)
 	assert_true(preemptions > 10 && moved > 10 && released > 10 && repeated > 10);
 }
 
-static uint32_t differing(const struct mm_requests *requests)
+static uint32_t differing_requests(const struct mm_requests *requests)
 {
 	uint32_t n = 0;
 
@@ -182,12 +182,12 @@ static void test_batch_invariance_of_cublas(void **state)
 			rig_serve(dir, &requests, &run, i ? results : alone);
 			if (!i)
 				continue;
-			compare(runs[of_runs[i]].name, &requests);
+			requests_compare(runs[of_runs[i]].name, &requests);
 			run = runs[of_runs[i]].run;
 			run.gemm = MM_GEMM_CUBLAS;
 			run.fast = true;
 			rig_serve(dir, &requests, &run, results);
-			differ += differing(&requests);
+			differ += differing_requests(&requests);
 		}
 		mm_requests_done(&requests);
 		rig_remove(dir);
@@ -221,7 +221,7 @@ static void test_graphs_that_cannot_be(void **state)
 	run.graphs_max = 8;
 	run.graphs_fail = true;
 	rig_serve(dir, &requests, &run, results);
-	compare("graphs that cannot be", &requests);
+	requests_compare("graphs that cannot be", &requests);
 	assert_int_equal(run.stats.steps_void, 1);
 	assert_int_equal(run.stats.graph_captures, 0);
 	assert_int_equal(run.stats.graph_launches, 0);
@@ -342,7 +342,7 @@ static void test_tied_is_an_equal_head(void **state)
 	rig_model(&source, &f32, dir, sizeof(dir));
 	rig_serve(dir, &requests, &run, results);
 	rig_remove(dir);
-	compare("untied", &requests);
+	requests_compare("untied", &requests);
 	mm_requests_done(&requests);
 }
 
@@ -361,7 +361,7 @@ static void test_verify(void **state)
 	run.verify = true;
 	rig_serve(dir, &requests, &run, results);
 	assert_int_equal(run.stats.checksum_failures, 0);
-	run.spoil = run.stats.steps - 1;
+	run.corrupt = run.stats.steps - 1;
 	rig_serve(dir, &requests, &run, results);
 	assert_int_equal(run.stats.checksum_failures, 2); /* in the last two steps, one tensor */
 	mm_requests_done(&requests);

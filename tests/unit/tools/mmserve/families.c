@@ -70,7 +70,7 @@ struct kept { /* [request][output][vocab] */
 	float *logits;
 };
 
-static void keep(void *context, uint64_t request, uint32_t output, const float *logits)
+static void logits_keep(void *context, uint64_t request, uint32_t output, const float *logits)
 {
 	const struct kept *k = context;
 
@@ -92,8 +92,8 @@ static void compare_row(const float *got, const double *want, uint32_t vocab, ui
 	assert_true(want[id] >= best - 4e-5 * largest);
 }
 
-static void compare(const struct reference *r, const struct mm_request *q,
-		    const struct rig_result *result, const float *logits)
+static void logits_compare(const struct reference *r, const struct mm_request *q,
+			   const struct rig_result *result, const float *logits)
 {
 	const uint32_t vocab = reference_vocab(r), n = q->n_prompt + result->n;
 	double *want = calloc((size_t)n * vocab, sizeof(*want));
@@ -120,7 +120,7 @@ static void check_model(const struct mm_arch *arch, const struct mk_format *form
 			     calloc((size_t)REQUESTS * RIG_OUTPUT_MAX * arch->vocab, 4) };
 	struct rig_run run = {
 		RIG_LIMITS(8, REQUESTS, 40), .module = module, .fused = fused, .verify = true,
-		.on_logits = keep,           .context = &kept
+		.on_logits = logits_keep,    .context = &kept
 	};
 	struct mm_requests requests;
 	struct reference *r;
@@ -133,8 +133,8 @@ static void check_model(const struct mm_arch *arch, const struct mk_format *form
 	assert_int_equal(run.stats.checksum_failures, 0);
 	r = reference_open(dir);
 	for (uint32_t i = 0; i < REQUESTS; i++)
-		compare(r, &requests.all[i], &results[i],
-			kept.logits + (size_t)i * RIG_OUTPUT_MAX * arch->vocab);
+		logits_compare(r, &requests.all[i], &results[i],
+			       kept.logits + (size_t)i * RIG_OUTPUT_MAX * arch->vocab);
 	reference_close(r);
 	mm_requests_done(&requests);
 	free(kept.logits);

@@ -24,28 +24,28 @@
 
 static uint64_t rng_state = 42;
 
-static uint32_t rng(void)
+static uint32_t random_next(void)
 {
 	rng_state = rng_state * UINT64_C(6364136223846793005) + 1442695040888963407u;
 	return (uint32_t)(rng_state >> 32);
 }
 
-static float uniform(void)
+static float random_uniform(void)
 {
-	return (float)((double)rng() / 2147483648.0 - 1.0);
+	return (float)((double)random_next() / 2147483648.0 - 1.0);
 }
 
-static float *floats(size_t n)
+static float *random_floats(size_t n)
 {
 	float *x = calloc(n, sizeof(*x));
 
 	assert_non_null(x);
 	for (size_t i = 0; i < n; i++)
-		x[i] = uniform();
+		x[i] = random_uniform();
 	return x;
 }
 
-static uint64_t va(const void *p)
+static uint64_t va_of(const void *p)
 {
 	return (uintptr_t)p;
 }
@@ -64,7 +64,7 @@ static double half_value(uint16_t h, enum mm_dtype dtype)
 	return sign * ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-static double weight(const void *w, size_t i, enum mm_dtype dtype)
+static double weight_at(const void *w, size_t i, enum mm_dtype dtype)
 {
 	if (dtype == MM_DTYPE_F32)
 		return ((const float *)w)[i];
@@ -72,29 +72,30 @@ static double weight(const void *w, size_t i, enum mm_dtype dtype)
 }
 
 /* Random finite elements; in 16 bits their fields are random too, subnormals included. */
-static void *weights(size_t n, enum mm_dtype dtype)
+static void *random_weights(size_t n, enum mm_dtype dtype)
 {
 	uint16_t *w;
 
 	if (dtype == MM_DTYPE_F32)
-		return floats(n);
+		return random_floats(n);
 	w = calloc(n, sizeof(*w));
 	assert_non_null(w);
 	for (size_t i = 0; i < n; i++) {
 		if (dtype == MM_DTYPE_F16)
-			w[i] = (uint16_t)(rng() & 0xbfff);
+			w[i] = (uint16_t)(random_next() & 0xbfff);
 		else
-			w[i] = (uint16_t)((rng() & 0x83ff) | 0x3c00);
+			w[i] = (uint16_t)((random_next() & 0x83ff) | 0x3c00);
 	}
 	return w;
 }
 
 static void check_gemm(uint32_t tokens, uint32_t outputs, uint32_t k, enum mm_dtype dtype)
 {
-	float *x = floats((size_t)tokens * k), *y = floats((size_t)tokens * outputs);
-	float *same = floats((size_t)tokens * outputs);
-	void *w = weights((size_t)outputs * k, dtype);
-	struct mm_gemm_args a = { va(x), va(w), va(y), tokens, outputs, k, dtype, outputs, 0 };
+	float *x = random_floats((size_t)tokens * k), *y = random_floats((size_t)tokens * outputs);
+	float *same = random_floats((size_t)tokens * outputs);
+	void *w = random_weights((size_t)outputs * k, dtype);
+	struct mm_gemm_args a = { va_of(x), va_of(w), va_of(y), tokens, outputs,
+				  k,        dtype,    outputs,  0 };
 	const struct mm_isa *isa;
 
 	mm_isa_nth(0)->gemm(&a);
@@ -103,7 +104,8 @@ static void check_gemm(uint32_t tokens, uint32_t outputs, uint32_t k, enum mm_dt
 			double sum = 0, size = 0;
 
 			for (uint32_t i = 0; i < k; i++) {
-				const double p = (double)x[t * k + i] * weight(w, o * k + i, dtype);
+				const double p =
+					(double)x[t * k + i] * weight_at(w, o * k + i, dtype);
 
 				sum += p;
 				size += fabs(p);
@@ -112,15 +114,15 @@ static void check_gemm(uint32_t tokens, uint32_t outputs, uint32_t k, enum mm_dt
 		}
 	}
 	for (unsigned int n = 0; (isa = mm_isa_nth(n)); n++) {
-		a.y_va = va(same);
-		a.x_va = va(x);
+		a.y_va = va_of(same);
+		a.x_va = va_of(x);
 		a.tokens = tokens;
 		memset(same, 0xff, (size_t)tokens * outputs * sizeof(float));
 		isa->gemm(&a);
 		assert_memory_equal(same, y, (size_t)tokens * outputs * sizeof(float));
 		a.tokens = 1;
 		for (uint32_t t = 0; t < tokens; t++) {
-			a.x_va = va(x + (size_t)t * k);
+			a.x_va = va_of(x + (size_t)t * k);
 			isa->gemm(&a);
 			assert_memory_equal(same, y + (size_t)t * outputs, outputs * sizeof(float));
 		}
@@ -157,9 +159,8 @@ static void test_widen_is_exact(void **state)
 				const uint32_t mask = e == MM_DTYPE_F16 ? 0x7c00 : 0x7f80;
 				const uint16_t w = (uint16_t)bits;
 				float y = 0;
-				struct mm_gemm_args a = {
-					va(&one), va(&w), va(&y), 1, 1, 1, e, 1, 0
-				};
+				struct mm_gemm_args a = { va_of(&one), va_of(&w), va_of(&y), 1, 1,
+							  1,           e,         1,         0 };
 
 				if ((bits & mask) == mask)
 					continue;
@@ -185,7 +186,7 @@ static void test_sincos(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < 20000; i++) {
-		const double angle = i < 10000 ? i * 0.01 : (double)rng() * (i % 7 + 1) / 7;
+		const double angle = i < 10000 ? i * 0.01 : (double)random_next() * (i % 7 + 1) / 7;
 		float s, c;
 
 		mm_sincos(angle, &s, &c);
@@ -197,10 +198,10 @@ static void test_sincos(void **state)
 static void test_rmsnorm(void **state)
 {
 	const uint32_t hidden = 83, tokens = 3;
-	float *x = floats(tokens * hidden), *gain = floats(hidden), *out = floats(tokens * hidden);
-	struct mm_rmsnorm_args a = {
-		va(x), va(gain), va(out), tokens, hidden, MM_DTYPE_F32, 1e-5f
-	};
+	float *x = random_floats(tokens * hidden), *gain = random_floats(hidden),
+	      *out = random_floats(tokens * hidden);
+	struct mm_rmsnorm_args a = { va_of(x), va_of(gain),  va_of(out), tokens,
+				     hidden,   MM_DTYPE_F32, 1e-5f };
 
 	(void)state;
 	mm_rows_rmsnorm(&a);
@@ -224,10 +225,11 @@ static void test_rmsnorm(void **state)
 static void check_layernorm(uint32_t hidden, enum mm_dtype gain_dtype, enum mm_dtype bias_dtype)
 {
 	const uint32_t tokens = 5;
-	float *x = floats(tokens * hidden), *out = floats(tokens * hidden), *one = floats(hidden);
-	void *gain = weights(hidden, gain_dtype), *bias = weights(hidden, bias_dtype);
-	struct mm_layernorm_args a = { va(x),  va(gain),   va(bias),   va(out), tokens,
-				       hidden, gain_dtype, bias_dtype, 1e-5f,   0 };
+	float *x = random_floats(tokens * hidden), *out = random_floats(tokens * hidden),
+	      *one = random_floats(hidden);
+	void *gain = random_weights(hidden, gain_dtype), *bias = random_weights(hidden, bias_dtype);
+	struct mm_layernorm_args a = { va_of(x), va_of(gain), va_of(bias), va_of(out), tokens,
+				       hidden,   gain_dtype,  bias_dtype,  1e-5f,      0 };
 
 	for (uint32_t i = 0; i < tokens * hidden; i++)
 		x[i] += (float)(i / hidden) * 10; /* a mean that is large beside the deviations */
@@ -240,8 +242,8 @@ static void check_layernorm(uint32_t hidden, enum mm_dtype gain_dtype, enum mm_d
 		for (uint32_t i = 0; i < hidden; i++)
 			square += pow((double)x[t * hidden + i] - mean, 2);
 		for (uint32_t i = 0; i < hidden; i++) {
-			const double g = weight(gain, i, gain_dtype),
-				     b = weight(bias, i, bias_dtype);
+			const double g = weight_at(gain, i, gain_dtype),
+				     b = weight_at(bias, i, bias_dtype);
 			const double want = ((double)x[t * hidden + i] - mean) /
 						    sqrt(square / hidden + 1e-5) * g +
 					    b;
@@ -249,13 +251,13 @@ static void check_layernorm(uint32_t hidden, enum mm_dtype gain_dtype, enum mm_d
 			assert_true(fabs(want - (double)out[t * hidden + i]) <
 				    4e-5 * (fabs(g) + fabs(b) + 1e-6));
 		}
-		a.x_va = va(x + t * hidden);
-		a.out_va = va(one);
+		a.x_va = va_of(x + t * hidden);
+		a.out_va = va_of(one);
 		a.tokens = 1;
 		mm_rows_layernorm(&a);
 		assert_memory_equal(one, out + t * hidden, hidden * sizeof(float));
 	}
-	a.x_va = a.out_va = va(x);
+	a.x_va = a.out_va = va_of(x);
 	a.tokens = tokens;
 	mm_rows_layernorm(&a);
 	assert_memory_equal(x, out, tokens * hidden * sizeof(float)); /* in place */
@@ -284,11 +286,12 @@ static void test_added_rows(void **state)
 
 	(void)state;
 	for (enum mm_dtype e = MM_DTYPE_F32; e <= MM_DTYPE_BF16; e++) {
-		float *x = floats(ROWS * STRIDE), before[ROWS * STRIDE];
-		void *bias = weights(N, e), *table = weights(7 * STRIDE, e);
-		struct mm_bias_add_args a = { va(x), va(bias), ROWS, N, STRIDE, e };
-		struct mm_position_embed_args p = { va(positions), va(table), va(x), ROWS,
-						    STRIDE,        e,         OFFSET };
+		float *x = random_floats(ROWS * STRIDE), before[ROWS * STRIDE];
+		void *bias = random_weights(N, e), *table = random_weights(7 * STRIDE, e);
+		struct mm_bias_add_args a = { va_of(x), va_of(bias), ROWS, N, STRIDE, e };
+		struct mm_position_embed_args p = {
+			va_of(positions), va_of(table), va_of(x), ROWS, STRIDE, e, OFFSET
+		};
 
 		memcpy(before, x, sizeof(before));
 		mm_rows_bias_add(&a);
@@ -296,7 +299,7 @@ static void test_added_rows(void **state)
 			const uint32_t c = i % STRIDE;
 
 			assert_true(x[i] ==
-				    (c < N ? before[i] + (float)weight(bias, c, e) : before[i]));
+				    (c < N ? before[i] + (float)weight_at(bias, c, e) : before[i]));
 		}
 		memcpy(x, before, sizeof(before));
 		mm_rows_position_embed(&p);
@@ -304,7 +307,8 @@ static void test_added_rows(void **state)
 			const uint32_t row = positions[i / STRIDE] + OFFSET;
 
 			assert_true(x[i] ==
-				    before[i] + (float)weight(table, row * STRIDE + i % STRIDE, e));
+				    before[i] +
+					    (float)weight_at(table, row * STRIDE + i % STRIDE, e));
 		}
 		free(x);
 		free(bias);
@@ -319,21 +323,23 @@ static void test_gemm_into_columns(void **state)
 
 	(void)state;
 	for (enum mm_dtype e = MM_DTYPE_F32; e <= MM_DTYPE_BF16; e++) {
-		float *x = floats(TOKENS * K), one[TOKENS * ALL], two[TOKENS * ALL];
-		char *w = weights(ALL * K, e);
-		struct mm_gemm_args a = { va(x), va(w), va(one), TOKENS, ALL, K, e, ALL, 0 };
+		float *x = random_floats(TOKENS * K), one[TOKENS * ALL], two[TOKENS * ALL];
+		char *w = random_weights(ALL * K, e);
+		struct mm_gemm_args a = {
+			va_of(x), va_of(w), va_of(one), TOKENS, ALL, K, e, ALL, 0
+		};
 		const struct mm_isa *isa;
 
 		for (unsigned int n = 0; (isa = mm_isa_nth(n)); n++) {
-			a.w_va = va(w);
-			a.y_va = va(one);
+			a.w_va = va_of(w);
+			a.y_va = va_of(one);
 			a.outputs = ALL;
 			isa->gemm(&a);
-			a.y_va = va(two);
+			a.y_va = va_of(two);
 			a.outputs = FIRST;
 			isa->gemm(&a);
-			a.w_va = va(w + FIRST * K * mm_dtype_bytes(e));
-			a.y_va = va(two + FIRST);
+			a.w_va = va_of(w + FIRST * K * mm_dtype_bytes(e));
+			a.y_va = va_of(two + FIRST);
 			a.outputs = SECOND;
 			isa->gemm(&a);
 			assert_memory_equal(one, two, sizeof(one));
@@ -346,11 +352,10 @@ static void test_gemm_into_columns(void **state)
 static void test_rope(void **state)
 {
 	const uint32_t heads = 3, dim = 8, positions[] = { 0, 1, 500 };
-	float *x = floats(3 * heads * dim), before[3 * 3 * 8];
+	float *x = random_floats(3 * heads * dim), before[3 * 3 * 8];
 	double frequencies[4];
-	struct mm_rope_args a = {
-		va(x), va(positions), va(frequencies), 3, heads, dim, heads * dim
-	};
+	struct mm_rope_args a = { va_of(x), va_of(positions), va_of(frequencies), 3, heads,
+				  dim,      heads * dim };
 
 	(void)state;
 	for (uint32_t i = 0; i < dim / 2; i++)
@@ -384,10 +389,10 @@ static void paged_init(struct paged *p, uint32_t block_tokens, uint32_t kv_dim, 
 	const uint64_t half = (uint64_t)block_tokens * kv_dim * mm_dtype_bytes(dtype);
 	const uint64_t block = mm_round_up(2 * half, MM_KV_UNIT_BYTES);
 
-	p->arena = floats(BLOCKS * block / sizeof(float));
-	p->kv = (struct mm_kv_layout){ .k_va = va(p->arena),
-				       .v_va = va(p->arena) + half,
-				       .tables_va = va(p->table),
+	p->arena = random_floats(BLOCKS * block / sizeof(float));
+	p->kv = (struct mm_kv_layout){ .k_va = va_of(p->arena),
+				       .v_va = va_of(p->arena) + half,
+				       .tables_va = va_of(p->table),
 				       .table_stride = 160,
 				       .block_tokens = block_tokens,
 				       .kv_dim = kv_dim,
@@ -399,12 +404,12 @@ static void paged_init(struct paged *p, uint32_t block_tokens, uint32_t kv_dim, 
 static void paged_fill(struct paged *p, const float *k, const float *v, uint32_t n)
 {
 	uint32_t positions[256], seqs[256] = { 0 };
-	struct mm_kv_write_args a = { p->kv, va(k), va(v), p->kv.kv_dim, 0 };
+	struct mm_kv_write_args a = { p->kv, va_of(k), va_of(v), p->kv.kv_dim, 0 };
 
 	for (uint32_t i = 0; i < n; i++)
 		positions[i] = i;
-	a.kv.positions_va = va(positions);
-	a.kv.seqs_va = va(seqs);
+	a.kv.positions_va = va_of(positions);
+	a.kv.seqs_va = va_of(seqs);
 	a.kv.tokens = n;
 	mm_rows_kv_write(&a);
 }
@@ -450,9 +455,9 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 {
 	static const uint32_t contexts[] = { 1, 2, 63, 64, 65, 128, 150 };
 	const uint32_t kv_dim = kv_heads * dim, n = MM_ARRAY_SIZE(contexts), longest = 150;
-	float *q = floats(n * heads * dim), *k = floats(longest * kv_dim);
-	float *v = floats(longest * kv_dim), *out = floats(n * heads * dim);
-	float *again = floats(n * heads * dim);
+	float *q = random_floats(n * heads * dim), *k = random_floats(longest * kv_dim);
+	float *v = random_floats(longest * kv_dim), *out = random_floats(n * heads * dim);
+	float *again = random_floats(n * heads * dim);
 	uint32_t positions[MM_ARRAY_SIZE(contexts)], seqs[MM_ARRAY_SIZE(contexts)] = { 0 };
 	struct paged p;
 	struct mm_paged_attention_args a;
@@ -465,12 +470,12 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 	round_all(v, longest * kv_dim, dtype);
 	for (uint32_t i = 0; i < n; i++)
 		positions[i] = contexts[i] - 1;
-	p.kv.positions_va = va(positions);
-	p.kv.seqs_va = va(seqs);
+	p.kv.positions_va = va_of(positions);
+	p.kv.seqs_va = va_of(seqs);
 	p.kv.tokens = n;
 	a = (struct mm_paged_attention_args){ .kv = p.kv,
-					      .q_va = va(q),
-					      .out_va = va(out),
+					      .q_va = va_of(q),
+					      .out_va = va_of(out),
 					      .heads = heads,
 					      .kv_heads = kv_heads,
 					      .head_dim = dim,
@@ -488,7 +493,7 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 			assert_true(fabs(want[d] - (double)out[i * dim + d]) < 2e-6);
 	}
 	for (unsigned int i = 0; (isa = mm_isa_nth(i)); i++) {
-		a.out_va = va(again);
+		a.out_va = va_of(again);
 		isa->attention(&a);
 		assert_memory_equal(again, out, n * heads * dim * sizeof(float));
 	}
@@ -550,9 +555,9 @@ static void test_narrow(void **state)
 static void check_narrow_rows(enum mm_dtype dtype)
 {
 	enum { ROWS = 3, PADDED = 5, N = 7, STRIDE = 11 };
-	float *x = floats((size_t)ROWS * STRIDE);
+	float *x = random_floats((size_t)ROWS * STRIDE);
 	uint16_t out[PADDED * N + 1];
-	const struct mm_narrow_args a = { va(x), va(out), ROWS, PADDED, N, STRIDE, dtype, 0 };
+	const struct mm_narrow_args a = { va_of(x), va_of(out), ROWS, PADDED, N, STRIDE, dtype, 0 };
 
 	memset(out, 0xee, sizeof(out));
 	mm_rows_narrow(&a);
@@ -597,12 +602,14 @@ static void test_small_rows(void **state)
 	const float table[] = { 0, 1, 2, 3, 4, 5 };
 	const uint32_t ids[] = { 2, 0 };
 	float out[4];
-	struct mm_swiglu_args swiglu = { va(gate), va(up), va(gate), 1, 4, 4, 0 };
+	struct mm_swiglu_args swiglu = { va_of(gate), va_of(up), va_of(gate), 1, 4, 4, 0 };
 	float relu_x[] = { -1, 0, 2, -INFINITY, NAN };
-	struct mm_relu_args relu = { va(relu_x), MM_ARRAY_SIZE(relu_x) };
-	struct mm_add_args add = { va(x), va(y), 2 };
-	struct mm_embed_args embed = { va(ids), va(table), va(out), 2, 2, MM_DTYPE_F32, 0 };
-	struct mm_gather_args gather = { va(ids), va(table), va(out), 2, 2 };
+	struct mm_relu_args relu = { va_of(relu_x), MM_ARRAY_SIZE(relu_x) };
+	struct mm_add_args add = { va_of(x), va_of(y), 2 };
+	struct mm_embed_args embed = {
+		va_of(ids), va_of(table), va_of(out), 2, 2, MM_DTYPE_F32, 0
+	};
+	struct mm_gather_args gather = { va_of(ids), va_of(table), va_of(out), 2, 2 };
 
 	(void)state;
 	mm_rows_swiglu(&swiglu);
@@ -624,7 +631,7 @@ static void test_argmax(void **state)
 {
 	const float x[] = { 1, 7, 7, 0, NAN, -1, -5, -1, -INFINITY, NAN, -INFINITY, NAN };
 	uint32_t out[3];
-	struct mm_argmax_args a = { va(x), va(out), 3, 4 };
+	struct mm_argmax_args a = { va_of(x), va_of(out), 3, 4 };
 
 	(void)state;
 	mm_rows_argmax(&a);
@@ -642,7 +649,7 @@ static void test_checksum(void **state)
 	(void)state;
 	assert_non_null(bytes);
 	for (size_t i = 0; i < n; i++)
-		bytes[i] = (uint8_t)rng();
+		bytes[i] = (uint8_t)random_next();
 	sum = mm_checksum_bytes(bytes, n);
 	for (size_t i = 0; i < n; i += 97) {
 		bytes[i] ^= (uint8_t)(1u << i % 8);

@@ -134,7 +134,7 @@ static const struct mm_kvman_config times = {
 	.share_chunks = 3, .idle_ns = 100, .timeout_ns = 5000, .answer_ns = 1000, .retry_ns = 50
 };
 
-static void start(struct fake *f, const struct mm_kvman_config *config, uint64_t usable)
+static void fake_start(struct fake *f, const struct mm_kvman_config *config, uint64_t usable)
 {
 	*f = (struct fake){ .answer = -EAGAIN, .usable = usable };
 	assert_int_equal(mm_sched_init(&f->s, &small), 0);
@@ -142,7 +142,7 @@ static void start(struct fake *f, const struct mm_kvman_config *config, uint64_t
 	mm_kvman_granted(&f->k, 0);
 }
 
-static void end(struct fake *f)
+static void fake_end(struct fake *f)
 {
 	const char *wrong = mm_sched_check(&f->s);
 
@@ -152,7 +152,7 @@ static void end(struct fake *f)
 	mm_sched_done(&f->s);
 }
 
-static uint32_t add(struct fake *f, uint32_t prompt, uint32_t output)
+static uint32_t fake_add(struct fake *f, uint32_t prompt, uint32_t output)
 {
 	uint32_t seq;
 
@@ -160,7 +160,7 @@ static uint32_t add(struct fake *f, uint32_t prompt, uint32_t output)
 	return seq;
 }
 
-static void manage(struct fake *f, uint64_t now_ns)
+static void fake_manage(struct fake *f, uint64_t now_ns)
 {
 	const struct mm_sched_plan *p = mm_kvman_evict(&f->k, now_ns);
 
@@ -169,20 +169,20 @@ static void manage(struct fake *f, uint64_t now_ns)
 	assert_int_equal(mm_kvman_manage(&f->k, now_ns), 0);
 }
 
-static void reclaim(struct fake *f, uint32_t chunks, uint64_t deadline_ns, uint64_t now_ns)
+static void fake_reclaim(struct fake *f, uint32_t chunks, uint64_t deadline_ns, uint64_t now_ns)
 {
 	f->owed = chunks;
 	mm_kvman_reclaim(&f->k, deadline_ns, now_ns);
 }
 
 /* Return: how many sequences the plan had work for. */
-static uint32_t turn(struct fake *f, uint64_t now_ns)
+static uint32_t fake_iterate(struct fake *f, uint64_t now_ns)
 {
 	const struct mm_sched_plan *p;
 	uint64_t finished[8];
 	uint32_t items;
 
-	manage(f, now_ns);
+	fake_manage(f, now_ns);
 	p = mm_kvman_plan(&f->k, now_ns);
 	items = p->n_items;
 	f->stalled = p->stalled;
@@ -224,35 +224,35 @@ static void test_asks_ahead_and_waits(void **state)
 	struct fake f;
 
 	(void)state;
-	start(&f, &times, 1);
-	add(&f, 7, 30);
-	assert_int_equal(turn(&f, 10), 1);
+	fake_start(&f, &times, 1);
+	fake_add(&f, 7, 30);
+	assert_int_equal(fake_iterate(&f, 10), 1);
 	assert_int_equal(f.wants, 0); /* 2 blocks and 2 ahead are one chunk */
 	assert_int_equal(f.load.waiting, 1);
-	turn(&f, 20);
+	fake_iterate(&f, 20);
 	assert_int_equal(f.load.running, 1);
 	assert_int_equal(f.load.chunks_used, 1);
-	turn(&f, 30); /* total is 9: 5 blocks */
+	fake_iterate(&f, 30); /* total is 9: 5 blocks */
 	assert_int_equal(f.wants, 1);
 	assert_int_equal(f.asked, 2);
-	turn(&f, 35);
+	fake_iterate(&f, 35);
 	assert_int_equal(f.wants, 1);
 	for (uint64_t now = 40; now < 100; now += 10)
-		turn(&f, now);
+		fake_iterate(&f, now);
 	assert_int_equal(f.s.preemptions, 0);
 	while (f.s.kv.free_blocks)
-		turn(&f, 100);
-	turn(&f, 100);
-	turn(&f, 100);
-	turn(&f, 100);
-	assert_int_equal(turn(&f, 100), 0);
+		fake_iterate(&f, 100);
+	fake_iterate(&f, 100);
+	fake_iterate(&f, 100);
+	fake_iterate(&f, 100);
+	assert_int_equal(fake_iterate(&f, 100), 0);
 	assert_int_equal(f.stalled, 1);
 	f.usable = 3;
 	mm_kvman_granted(&f.k, 110);
-	assert_int_equal(turn(&f, 110), 1);
+	assert_int_equal(fake_iterate(&f, 110), 1);
 	assert_int_equal(f.k.chunks_max, 2);
 	assert_int_equal(f.s.preemptions, 0);
-	end(&f);
+	fake_end(&f);
 }
 
 static void test_denied(void **state)
@@ -260,39 +260,39 @@ static void test_denied(void **state)
 	struct fake f;
 
 	(void)state;
-	start(&f, &times, 0);
+	fake_start(&f, &times, 0);
 	f.answer = -ENOSPC;
 	assert_false(mm_kvman_yields(&f.k)); /* there is nothing to do */
-	add(&f, 7, 30);
-	assert_int_equal(turn(&f, 10), 0);
+	fake_add(&f, 7, 30);
+	assert_int_equal(fake_iterate(&f, 10), 0);
 	assert_int_equal(f.wants, 1);
 	assert_true(mm_kvman_yields(&f.k));
-	turn(&f, 59);
+	fake_iterate(&f, 59);
 	assert_int_equal(f.wants, 1);
-	add(&f, 7, 30); /* more than before: that is another question */
-	turn(&f, 59);
+	fake_add(&f, 7, 30); /* more than before: that is another question */
+	fake_iterate(&f, 59);
 	assert_int_equal(f.wants, 2);
 	assert_int_equal(f.asked, 2);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 109);
-	turn(&f, 109);
+	fake_iterate(&f, 109);
 	assert_int_equal(f.wants, 3);
 	f.answer = -EAGAIN;
-	turn(&f, 159);
+	fake_iterate(&f, 159);
 	assert_true(f.k.may_grow);
 	assert_false(mm_kvman_yields(&f.k)); /* it may be on its way */
 	mm_kvman_denied(&f.k, 160);
 	assert_false(f.k.may_grow);
 	assert_true(mm_kvman_yields(&f.k));
-	turn(&f, 209);
+	fake_iterate(&f, 209);
 	assert_int_equal(f.wants, 4);
-	add(&f, 14, 30); /* more again, but what was denied a moment ago is not on its way */
-	turn(&f, 209);
+	fake_add(&f, 14, 30); /* more again, but what was denied a moment ago is not on its way */
+	fake_iterate(&f, 209);
 	assert_int_equal(f.wants, 5);
 	assert_false(f.k.may_grow);
 	f.answer = 0;
-	turn(&f, 2209);
+	fake_iterate(&f, 2209);
 	assert_int_equal(f.s.kv.usable_chunks, 4);
-	end(&f);
+	fake_end(&f);
 }
 
 /* Having given a chunk back, it may ask for what it asked before. */
@@ -303,23 +303,23 @@ static void test_asks_anew_after_a_release(void **state)
 
 	(void)state;
 	c.retry_ns = 100000;
-	start(&f, &c, 3);
+	fake_start(&f, &c, 3);
 	f.answer = -ENOSPC;
-	add(&f, 7, 50);
-	add(&f, 7, 50);
-	add(&f, 7, 50);
-	turn(&f, 1);
+	fake_add(&f, 7, 50);
+	fake_add(&f, 7, 50);
+	fake_add(&f, 7, 50);
+	fake_iterate(&f, 1);
 	assert_int_equal(f.wants, 1);
 	mm_kvman_manage(&f.k, 2);
 	assert_int_equal(f.wants, 1);
-	reclaim(&f, 1, 3, 3);
-	manage(&f, 3);
+	fake_reclaim(&f, 1, 3, 3);
+	fake_manage(&f, 3);
 	assert_int_equal(f.releases, 1);
 	assert_int_equal(f.wants, 1);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 0);
 	mm_kvman_manage(&f.k, 4);
 	assert_int_equal(f.wants, 2);
-	end(&f);
+	fake_end(&f);
 }
 
 static void test_no_answer_is_a_denial(void **state)
@@ -327,25 +327,25 @@ static void test_no_answer_is_a_denial(void **state)
 	struct fake f;
 
 	(void)state;
-	start(&f, &times, 0);
-	add(&f, 7, 30);
-	turn(&f, 10);
+	fake_start(&f, &times, 0);
+	fake_add(&f, 7, 30);
+	fake_iterate(&f, 10);
 	assert_true(f.k.may_grow);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 1010);
-	turn(&f, 1009);
+	fake_iterate(&f, 1009);
 	assert_true(f.k.may_grow);
-	turn(&f, 1010); /* who lacks a block need not wait any more */
+	fake_iterate(&f, 1010); /* who lacks a block need not wait any more */
 	assert_false(f.k.may_grow);
 	assert_int_equal(f.wants, 1);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 1060);
-	turn(&f, 1060);
+	fake_iterate(&f, 1060);
 	assert_true(f.k.may_grow);
 	assert_int_equal(f.wants, 2);
 	f.answer = -ECONNRESET;
-	add(&f, 7, 30);
-	add(&f, 7, 30);
+	fake_add(&f, 7, 30);
+	fake_add(&f, 7, 30);
 	assert_int_equal(mm_kvman_manage(&f.k, 1061), -ECONNRESET);
-	end(&f);
+	fake_end(&f);
 }
 
 /* A static split is asked for at once, all of it, and kept. */
@@ -356,15 +356,15 @@ static void test_fixed(void **state)
 
 	(void)state;
 	c.fixed = true;
-	start(&f, &c, 0);
+	fake_start(&f, &c, 0);
 	f.answer = 0;
-	turn(&f, 1);
+	fake_iterate(&f, 1);
 	assert_int_equal(f.asked, 3);
 	assert_int_equal(f.s.kv.usable_chunks, 3);
 	for (uint64_t now = 2; now < 1000; now++)
-		turn(&f, now);
+		fake_iterate(&f, now);
 	assert_int_equal(f.releases, 0);
-	end(&f);
+	fake_end(&f);
 }
 
 /* Two chunks with two blocks in use each, and an empty one. */
@@ -372,10 +372,10 @@ static void half_full(struct fake *f)
 {
 	uint32_t seq[4];
 
-	start(f, &times, 7);
+	fake_start(f, &times, 7);
 	for (int i = 0; i < 4; i++)
-		seq[i] = add(f, 6, 2);
-	assert_int_equal(turn(f, 1), 4);
+		seq[i] = fake_add(f, 6, 2);
+	assert_int_equal(fake_iterate(f, 1), 4);
 	mm_sched_remove(&f->s, seq[0], 2);
 	mm_sched_remove(&f->s, seq[2], 2);
 	assert_int_equal(f->s.kv.used_chunks, 2);
@@ -388,12 +388,12 @@ static void test_reclaim_in_two_phases(void **state)
 	(void)state;
 	half_full(&f);
 	f.busy = true;
-	reclaim(&f, 1, 1000, 2);
+	fake_reclaim(&f, 1, 1000, 2);
 	assert_int_equal(mm_kvman_manage(&f.k, 2), 0);
 	assert_int_equal(f.marks,
 			 1); /* nothing to move, but the device may be at the step before */
 	/* One more: that one is included. */
-	reclaim(&f, 2, 1000, 3);
+	fake_reclaim(&f, 2, 1000, 3);
 	assert_int_equal(mm_kvman_manage(&f.k, 3), 0);
 	assert_int_equal(f.moves, 2);
 	assert_int_equal(f.marks, 2);
@@ -405,10 +405,10 @@ static void test_reclaim_in_two_phases(void **state)
 	assert_int_equal(f.s.kv.usable_chunks, 1);
 	assert_int_equal(f.s.preemptions, 0);
 	f.release_error = -EPROTO;
-	reclaim(&f, 9, 0, 5);
+	fake_reclaim(&f, 9, 0, 5);
 	mm_kvman_evict(&f.k, 5);
 	assert_int_equal(mm_kvman_manage(&f.k, 5), -EPROTO);
-	end(&f);
+	fake_end(&f);
 }
 
 /* All in use, asked every 200 for the same while the steps take 1000 each: it goes once. */
@@ -418,26 +418,26 @@ static void test_asked_again_for_the_same(void **state)
 	struct fake f;
 
 	(void)state;
-	start(&f, &times, 0xf);
+	fake_start(&f, &times, 0xf);
 	for (int i = 0; i < 4; i++)
-		add(&f, 14, 40);
-	assert_int_equal(turn(&f, now), 4);
+		fake_add(&f, 14, 40);
+	assert_int_equal(fake_iterate(&f, now), 4);
 	for (int i = 0; i < 3; i++) {
-		manage(&f, now);
+		fake_manage(&f, now);
 		mm_kvman_plan(&f.k, now);
 		for (uint64_t end = now + 1000; now < end; now += 200)
-			reclaim(&f, 2 - f.releases, now + 200, now);
+			fake_reclaim(&f, 2 - f.releases, now + 200, now);
 		mm_kvman_runs(&f.k);
 		mm_kvman_ran(&f.k, 1000);
 		mm_sched_commit(&f.s, now, finished);
 		f.busy = i == 0; /* retired at first, and asked for once more */
 	}
-	manage(&f, now);
+	fake_manage(&f, now);
 	assert_int_equal(f.k.chunks_released, 2);
 	assert_int_equal(f.releases, 2);
 	assert_int_equal(f.s.kv.usable_chunks, 2);
 	assert_int_equal(f.s.kv.draining_chunks, 0);
-	end(&f);
+	fake_end(&f);
 }
 
 /*
@@ -449,25 +449,25 @@ static void test_owes_less(void **state)
 	struct fake f;
 
 	(void)state;
-	start(&f, &times, 0xf);
+	fake_start(&f, &times, 0xf);
 	for (int i = 0; i < 4; i++)
-		add(&f, 14, 40);
-	assert_int_equal(turn(&f, 1), 4);
-	reclaim(&f, 3, 1000, 2);
+		fake_add(&f, 14, 40);
+	assert_int_equal(fake_iterate(&f, 1), 4);
+	fake_reclaim(&f, 3, 1000, 2);
 	assert_int_equal(f.s.kv.draining_chunks, 3);
-	reclaim(&f, 2, 1000, 3);
+	fake_reclaim(&f, 2, 1000, 3);
 	assert_int_equal(f.s.kv.draining_chunks, 2);
 	f.owed = 1;
-	manage(&f, 4);
+	fake_manage(&f, 4);
 	assert_int_equal(f.s.kv.draining_chunks, 1);
 	assert_null(mm_sched_check(&f.s));
 	f.owed = 0;
-	manage(&f, 2000);
+	fake_manage(&f, 2000);
 	assert_int_equal(f.s.kv.draining_chunks, 0);
 	assert_int_equal(f.evicted, 0);
 	assert_int_equal(f.releases, 0);
-	assert_int_equal(turn(&f, 2001), 4);
-	end(&f);
+	assert_int_equal(fake_iterate(&f, 2001), 4);
+	fake_end(&f);
 }
 
 /*
@@ -480,19 +480,19 @@ static void test_reclaim_forces(void **state)
 		struct fake f;
 
 		(void)state;
-		start(&f, &times, 1);
-		add(&f, 14, 30);
-		turn(&f, 1);
+		fake_start(&f, &times, 1);
+		fake_add(&f, 14, 30);
+		fake_iterate(&f, 1);
 		mm_kvman_ran(&f.k, step_ns);
-		reclaim(&f, 1, 1010, 10);
-		turn(&f, force - 1);
+		fake_reclaim(&f, 1, 1010, 10);
+		fake_iterate(&f, force - 1);
 		assert_int_equal(mm_kvman_next_ns(&f.k), force);
 		assert_int_equal(f.releases, 0);
 		assert_int_equal(f.s.preemptions, 0);
-		turn(&f, force);
+		fake_iterate(&f, force);
 		assert_int_equal(f.s.preemptions, 1);
 		assert_int_equal(f.releases, 1);
-		end(&f);
+		fake_end(&f);
 	}
 }
 
@@ -504,27 +504,27 @@ static void test_reclaim_off_turn(void **state)
 	struct fake f;
 
 	(void)state;
-	start(&f, &times, 3);
+	fake_start(&f, &times, 3);
 	assert_int_equal(mm_sched_set_swap(&f.s, 16), 0);
-	add(&f, 14, 30);
-	add(&f, 14, 30);
-	turn(&f, 1);
+	fake_add(&f, 14, 30);
+	fake_add(&f, 14, 30);
+	fake_iterate(&f, 1);
 	assert_int_equal(f.s.n_running, 2);
 	mm_kvman_turn(&f.k, true);
-	reclaim(&f, 2, 1010, 10);
-	manage(&f, 10);
+	fake_reclaim(&f, 2, 1010, 10);
+	fake_manage(&f, 10);
 	assert_int_equal(f.evicted, 0);
 	mm_kvman_turn(&f.k, false);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 0);
-	manage(&f, 11);
+	fake_manage(&f, 11);
 	assert_int_equal(f.evicted, 2);
 	assert_int_equal(f.swaps, 8);
 	assert_int_equal(f.releases, 2);
 	f.usable = 3;
 	mm_kvman_granted(&f.k, 12);
-	assert_int_equal(turn(&f, 13), 2);
+	assert_int_equal(fake_iterate(&f, 13), 2);
 	assert_int_equal(f.s.preemptions, 2);
-	end(&f);
+	fake_end(&f);
 }
 
 static void test_trims(void **state)
@@ -532,16 +532,16 @@ static void test_trims(void **state)
 	struct fake f;
 
 	(void)state;
-	start(&f, &times, 0xff);
-	add(&f, 7, 50);
+	fake_start(&f, &times, 0xff);
+	fake_add(&f, 7, 50);
 	for (uint64_t now = 1; now < 100; now += 20)
-		turn(&f, now);
+		fake_iterate(&f, now);
 	assert_int_equal(f.releases, 0);
 	assert_true(mm_kvman_next_ns(&f.k) <= 100);
-	turn(&f, 100);
+	fake_iterate(&f, 100);
 	assert_int_equal(f.s.kv.usable_chunks, 2);
 	assert_int_equal(f.usable, 3); /* the highest go */
-	end(&f);
+	fake_end(&f);
 }
 
 /* Nothing to do for long: what may stay stays, until it is asked back. */
@@ -552,15 +552,15 @@ static void test_keeps(void **state)
 
 	(void)state;
 	config.keep_chunks = 3;
-	start(&f, &config, 0xff);
+	fake_start(&f, &config, 0xff);
 	for (uint64_t now = 1; now < 1000; now += 50)
 		mm_kvman_manage(&f.k, now);
 	assert_int_equal(f.s.kv.usable_chunks, 3);
 	assert_int_equal(mm_kvman_next_ns(&f.k), UINT64_MAX);
-	reclaim(&f, 2, 2000, 1000);
+	fake_reclaim(&f, 2, 2000, 1000);
 	mm_kvman_manage(&f.k, 1000);
 	assert_int_equal(f.s.kv.usable_chunks, 1);
-	end(&f);
+	fake_end(&f);
 }
 
 /* What is in use would fit into one chunk: the other one is emptied, when that has lasted. */
@@ -582,7 +582,7 @@ static void test_compacts(void **state)
 		mm_kvman_manage(&f.k, now);
 	assert_int_equal(f.releases, 2);
 	assert_int_equal(f.s.preemptions, 0);
-	end(&f);
+	fake_end(&f);
 }
 
 static void test_stuck(void **state)
@@ -593,12 +593,12 @@ static void test_stuck(void **state)
 
 	(void)state;
 	c.retry_ns = 100000;
-	start(&f, &c, 0);
+	fake_start(&f, &c, 0);
 	f.answer = -ENOSPC;
 	assert_int_equal(mm_kvman_stuck(&f.k, 1), MM_KV_NONE);
-	old = add(&f, 9, 9);
-	young = add(&f, 9, 9);
-	turn(&f, 10);
+	old = fake_add(&f, 9, 9);
+	young = fake_add(&f, 9, 9);
+	fake_iterate(&f, 10);
 	assert_int_equal(mm_kvman_stuck(&f.k, 10), MM_KV_NONE);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 5010);
 	assert_int_equal(mm_kvman_stuck(&f.k, 5009), MM_KV_NONE);
@@ -608,14 +608,14 @@ static void test_stuck(void **state)
 	mm_kvman_runs(&f.k);
 	assert_int_equal(mm_kvman_stuck(&f.k, 10011), MM_KV_NONE);
 	assert_int_equal(mm_kvman_stuck(&f.k, 15011), young);
-	end(&f);
+	fake_end(&f);
 }
 
 /* ---- random runs ---- */
 
 static uint64_t sim_seed, sim_quiet;
 
-static uint32_t draw(uint64_t *rng, uint32_t below)
+static uint32_t random_draw(uint64_t *rng, uint32_t below)
 {
 	*rng = *rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
 	return (uint32_t)((*rng >> 33) % below);
@@ -625,26 +625,27 @@ static void something_happens(struct fake *f, uint64_t *rng, uint64_t now_ns, ui
 {
 	uint32_t seq;
 
-	switch (draw(rng, 8)) {
+	switch (random_draw(rng, 8)) {
 	case 0:
-		f->usable |= UINT64_C(1) << draw(rng, CHUNKS);
+		f->usable |= UINT64_C(1) << random_draw(rng, CHUNKS);
 		mm_kvman_granted(&f->k, now_ns);
 		break;
 	case 1:
 		mm_kvman_denied(&f->k, now_ns);
 		break;
 	case 2:
-		reclaim(f, 1 + draw(rng, 3), now_ns + draw(rng, 600), now_ns);
+		fake_reclaim(f, 1 + random_draw(rng, 3), now_ns + random_draw(rng, 600), now_ns);
 		break;
 	case 3:
-		f->busy = draw(rng, 2);
+		f->busy = random_draw(rng, 2);
 		break;
 	case 4:
-		mm_kvman_turn(&f->k, draw(rng, 2));
-		f->answer = (int[]){ 0, -EAGAIN, -ENOSPC }[draw(rng, 3)];
+		mm_kvman_turn(&f->k, random_draw(rng, 2));
+		f->answer = (int[]){ 0, -EAGAIN, -ENOSPC }[random_draw(rng, 3)];
 		break;
 	default:
-		if (*left && !mm_sched_add(&f->s, 1 + draw(rng, 30), 1 + draw(rng, 30), 0, &seq))
+		if (*left && !mm_sched_add(&f->s, 1 + random_draw(rng, 30),
+					   1 + random_draw(rng, 30), 0, &seq))
 			--*left;
 		break;
 	}
@@ -656,13 +657,13 @@ static void quiet_until(struct fake *f, uint64_t *rng, uint64_t *now_ns)
 	uint32_t calls;
 	uint64_t next;
 
-	manage(f, *now_ns); /* the plan may have preempted */
+	fake_manage(f, *now_ns); /* the plan may have preempted */
 	next = mm_kvman_next_ns(&f->k);
 	calls = f->wants + f->moves + f->marks + f->releases + f->evicted;
 	if (next <= *now_ns || (f->k.n_retired && !f->busy))
 		return;
-	*now_ns += draw(rng, (uint32_t)MM_MIN(next - *now_ns, 3000));
-	manage(f, *now_ns);
+	*now_ns += random_draw(rng, (uint32_t)MM_MIN(next - *now_ns, 3000));
+	fake_manage(f, *now_ns);
 	assert_int_equal(f->wants + f->moves + f->marks + f->releases + f->evicted, calls);
 	sim_quiet++;
 }
@@ -673,18 +674,18 @@ static void random_run(uint64_t seed)
 	uint32_t left = 40, turns = 0;
 	struct fake f;
 
-	start(&f, &times, draw(&rng, 1u << CHUNKS));
-	if (draw(&rng, 2))
-		assert_int_equal(mm_sched_set_swap(&f.s, 1 + draw(&rng, 60)), 0);
+	fake_start(&f, &times, random_draw(&rng, 1u << CHUNKS));
+	if (random_draw(&rng, 2))
+		assert_int_equal(mm_sched_set_swap(&f.s, 1 + random_draw(&rng, 60)), 0);
 	while (left || f.s.n_running || f.s.n_waiting) {
 		uint32_t stuck;
 
 		if (++turns > 100000)
 			fail_msg("seed=%llu: does not end", (unsigned long long)seed);
-		now += draw(&rng, 40);
-		if (draw(&rng, 2))
+		now += random_draw(&rng, 40);
+		if (random_draw(&rng, 2))
 			something_happens(&f, &rng, now, &left);
-		if (!turn(&f, now)) {
+		if (!fake_iterate(&f, now)) {
 			stuck = mm_kvman_stuck(&f.k, now);
 			if (stuck != MM_KV_NONE)
 				mm_sched_remove(&f.s, stuck, now);
@@ -696,9 +697,9 @@ static void random_run(uint64_t seed)
 	f.busy = false;
 	f.answer = -ENOSPC;
 	for (uint32_t i = 0; i < 9; i++, now += 200)
-		turn(&f, now);
+		fake_iterate(&f, now);
 	assert_int_equal(f.s.kv.usable_chunks, 0); /* all is given back when nothing is to do */
-	end(&f);
+	fake_end(&f);
 }
 
 /* Runs after a failure too: that seed is the one to look at. */

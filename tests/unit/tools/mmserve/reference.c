@@ -140,17 +140,17 @@ static double number(const struct reference *r, const char *key)
 	return json_number_value(v);
 }
 
-static size_t size(const struct reference *r, const char *key)
+static size_t config_size(const struct reference *r, const char *key)
 {
 	return (size_t)number(r, key);
 }
 
 uint32_t reference_vocab(const struct reference *r)
 {
-	return (uint32_t)size(r, "vocab_size");
+	return (uint32_t)config_size(r, "vocab_size");
 }
 
-static const double *find(const struct reference *r, const char *name)
+static const double *tensor_find(const struct reference *r, const char *name)
 {
 	for (size_t i = 0; i < r->n; i++)
 		if (!strcmp(r->all[i].name, name))
@@ -167,13 +167,13 @@ static const double *weight(const struct reference *r, const char *prefix, const
 	const double *found;
 
 	snprintf(name, sizeof(name), "%s.%s", prefix, last);
-	found = find(r, name);
+	found = tensor_find(r, name);
 	assert(found || !must);
 	return found;
 }
 
-static void linear(const struct reference *r, const char *prefix, const double *x, size_t k,
-		   double *y, size_t n)
+static void linear_apply(const struct reference *r, const char *prefix, const double *x, size_t k,
+			 double *y, size_t n)
 {
 	const double *w = weight(r, prefix, "weight", true);
 	const double *b = weight(r, prefix, "bias", false);
@@ -185,9 +185,9 @@ static void linear(const struct reference *r, const char *prefix, const double *
 	}
 }
 
-static void norm(const struct reference *r, const char *prefix, const double *x, double *y)
+static void norm_apply(const struct reference *r, const char *prefix, const double *x, double *y)
 {
-	const size_t n = size(r, "hidden_size");
+	const size_t n = config_size(r, "hidden_size");
 	const double *w = weight(r, prefix, "weight", true);
 	const double *b = weight(r, prefix, "bias", r->opt);
 	double mean = 0, square = 0;
@@ -202,7 +202,7 @@ static void norm(const struct reference *r, const char *prefix, const double *x,
 }
 
 /* As the llama3 scaling was published: by wavelength, blended in between. */
-static double frequency(const struct reference *r, size_t pair, size_t dim)
+static double rope_frequency(const struct reference *r, size_t pair, size_t dim)
 {
 	const json_t *scaling = json_object_get(r->config, "rope_scaling");
 	const double f = 1 / pow(number(r, "rope_theta"), 2 * (double)pair / (double)dim);
@@ -225,11 +225,12 @@ static double frequency(const struct reference *r, size_t pair, size_t dim)
 	return (1 - smooth) * f / factor + smooth * f;
 }
 
-static void rotate(const struct reference *r, double *x, size_t heads, size_t dim, size_t position)
+static void heads_rotate(const struct reference *r, double *x, size_t heads, size_t dim,
+			 size_t position)
 {
 	for (size_t h = 0; h < heads && !r->opt; h++) {
 		for (size_t i = 0; i < dim / 2; i++) {
-			const double angle = (double)position * frequency(r, i, dim);
+			const double angle = (double)position * rope_frequency(r, i, dim);
 			double *a = &x[h * dim + i], *b = a + dim / 2;
 			const double p = *a, q = *b;
 
@@ -270,8 +271,8 @@ static double *zeros(size_t n)
 }
 
 /* out[t] = o(attention(x)) */
-static void attention(const struct reference *r, const char *layer, const struct shape *s,
-		      const double *x, double *out)
+static void attention_apply(const struct reference *r, const char *layer, const struct shape *s,
+			    const double *x, double *out)
 {
 	const size_t q_dim = s->heads * s->dim, kv_dim = s->kv_heads * s->dim;
 	double *q = zeros(s->n * q_dim), *k = zeros(s->n * kv_dim), *v = zeros(s->n * kv_dim);
@@ -280,13 +281,13 @@ static void attention(const struct reference *r, const char *layer, const struct
 
 	for (size_t t = 0; t < s->n; t++) {
 		snprintf(name, sizeof(name), "%s.self_attn.q_proj", layer);
-		linear(r, name, x + t * s->hidden, s->hidden, q + t * q_dim, q_dim);
+		linear_apply(r, name, x + t * s->hidden, s->hidden, q + t * q_dim, q_dim);
 		snprintf(name, sizeof(name), "%s.self_attn.k_proj", layer);
-		linear(r, name, x + t * s->hidden, s->hidden, k + t * kv_dim, kv_dim);
+		linear_apply(r, name, x + t * s->hidden, s->hidden, k + t * kv_dim, kv_dim);
 		snprintf(name, sizeof(name), "%s.self_attn.v_proj", layer);
-		linear(r, name, x + t * s->hidden, s->hidden, v + t * kv_dim, kv_dim);
-		rotate(r, q + t * q_dim, s->heads, s->dim, t);
-		rotate(r, k + t * kv_dim, s->kv_heads, s->dim, t);
+		linear_apply(r, name, x + t * s->hidden, s->hidden, v + t * kv_dim, kv_dim);
+		heads_rotate(r, q + t * q_dim, s->heads, s->dim, t);
+		heads_rotate(r, k + t * kv_dim, s->kv_heads, s->dim, t);
 	}
 	snprintf(name, sizeof(name), "%s.self_attn.%s", layer, r->opt ? "out_proj" : "o_proj");
 	for (size_t t = 0; t < s->n; t++) {
@@ -296,7 +297,7 @@ static void attention(const struct reference *r, const char *layer, const struct
 			attend(q + t * q_dim + h * s->dim, k + kv, v + kv, t + 1, kv_dim, s->dim,
 			       mixed + h * s->dim);
 		}
-		linear(r, name, mixed, q_dim, out + t * s->hidden, s->hidden);
+		linear_apply(r, name, mixed, q_dim, out + t * s->hidden, s->hidden);
 	}
 	free(q);
 	free(k);
@@ -312,15 +313,15 @@ static void feed_forward(const struct reference *r, const char *layer, const str
 
 	for (size_t t = 0; t < s->n; t++) {
 		snprintf(name, sizeof(name), "%s.%s", layer, r->opt ? "fc1" : "mlp.up_proj");
-		linear(r, name, x + t * s->hidden, s->hidden, up, s->ffn);
+		linear_apply(r, name, x + t * s->hidden, s->hidden, up, s->ffn);
 		if (!r->opt) {
 			snprintf(name, sizeof(name), "%s.mlp.gate_proj", layer);
-			linear(r, name, x + t * s->hidden, s->hidden, gate, s->ffn);
+			linear_apply(r, name, x + t * s->hidden, s->hidden, gate, s->ffn);
 		}
 		for (size_t i = 0; i < s->ffn; i++)
 			up[i] = r->opt ? fmax(up[i], 0) : up[i] * gate[i] / (1 + exp(-gate[i]));
 		snprintf(name, sizeof(name), "%s.%s", layer, r->opt ? "fc2" : "mlp.down_proj");
-		linear(r, name, up, s->ffn, out + t * s->hidden, s->hidden);
+		linear_apply(r, name, up, s->ffn, out + t * s->hidden, s->hidden);
 	}
 	free(gate);
 	free(up);
@@ -329,8 +330,8 @@ static void feed_forward(const struct reference *r, const char *layer, const str
 typedef void block_fn(const struct reference *r, const char *layer, const struct shape *s,
 		      const double *x, double *out);
 
-static void residual(const struct reference *r, const char *layer, const char *norm_name,
-		     const struct shape *s, block_fn *block, double *x)
+static void residual_apply(const struct reference *r, const char *layer, const char *norm_name,
+			   const struct shape *s, block_fn *block, double *x)
 {
 	const bool before =
 		!r->opt || json_is_true(json_object_get(r->config, "do_layer_norm_before"));
@@ -340,13 +341,13 @@ static void residual(const struct reference *r, const char *layer, const char *n
 	snprintf(name, sizeof(name), "%s.%s", layer, norm_name);
 	memcpy(h, x, s->n * s->hidden * sizeof(*h));
 	for (size_t t = 0; t < s->n && before; t++)
-		norm(r, name, x + t * s->hidden, h + t * s->hidden);
+		norm_apply(r, name, x + t * s->hidden, h + t * s->hidden);
 	block(r, layer, s, h, y);
 	for (size_t i = 0; i < s->n * s->hidden; i++)
 		x[i] += y[i];
 	memcpy(h, x, s->n * s->hidden * sizeof(*h));
 	for (size_t t = 0; t < s->n && !before; t++)
-		norm(r, name, h + t * s->hidden, x + t * s->hidden);
+		norm_apply(r, name, h + t * s->hidden, x + t * s->hidden);
 	free(h);
 	free(y);
 }
@@ -355,10 +356,11 @@ static void residual(const struct reference *r, const char *layer, const char *n
 
 static size_t embed_dim(const struct reference *r)
 {
-	return size(r, r->opt ? "word_embed_proj_dim" : "hidden_size");
+	return config_size(r, r->opt ? "word_embed_proj_dim" : "hidden_size");
 }
 
-static void embed(const struct reference *r, const uint32_t *ids, const struct shape *s, double *x)
+static void tokens_embed(const struct reference *r, const uint32_t *ids, const struct shape *s,
+			 double *x)
 {
 	const size_t dim = embed_dim(r);
 	const double *tokens = weight(
@@ -368,15 +370,15 @@ static void embed(const struct reference *r, const uint32_t *ids, const struct s
 		if (dim == s->hidden)
 			memcpy(x + t * s->hidden, tokens + ids[t] * dim, dim * sizeof(*x));
 		else
-			linear(r, "model.decoder.project_in", tokens + ids[t] * dim, dim,
-			       x + t * s->hidden, s->hidden);
+			linear_apply(r, "model.decoder.project_in", tokens + ids[t] * dim, dim,
+				     x + t * s->hidden, s->hidden);
 		for (size_t i = 0; i < s->hidden && r->opt; i++)
 			x[t * s->hidden + i] += weight(r, "model.decoder.embed_positions", "weight",
 						       true)[(t + 2) * s->hidden + i];
 	}
 }
 
-static void head(const struct reference *r, const struct shape *s, double *x, double *logits)
+static void head_apply(const struct reference *r, const struct shape *s, double *x, double *logits)
 {
 	const bool tied = json_is_true(json_object_get(r->config, "tie_word_embeddings"));
 	const char *name = !tied    ? "lm_head"
@@ -387,12 +389,12 @@ static void head(const struct reference *r, const struct shape *s, double *x, do
 
 	memcpy(h, x, s->hidden * sizeof(*h));
 	if (weight(r, last, "weight", !r->opt))
-		norm(r, last, x, h);
+		norm_apply(r, last, x, h);
 	if (embed_dim(r) == s->hidden)
 		memcpy(out, h, s->hidden * sizeof(*h));
 	else
-		linear(r, "model.decoder.project_out", h, s->hidden, out, embed_dim(r));
-	linear(r, name, out, embed_dim(r), logits, size(r, "vocab_size"));
+		linear_apply(r, "model.decoder.project_out", h, s->hidden, out, embed_dim(r));
+	linear_apply(r, name, out, embed_dim(r), logits, config_size(r, "vocab_size"));
 	free(h);
 	free(out);
 }
@@ -400,23 +402,23 @@ static void head(const struct reference *r, const struct shape *s, double *x, do
 void reference_logits(const struct reference *r, const uint32_t *ids, size_t n, double *ret_logits)
 {
 	struct shape s = { .n = n,
-			   .hidden = size(r, "hidden_size"),
-			   .ffn = size(r, r->opt ? "ffn_dim" : "intermediate_size"),
-			   .heads = size(r, "num_attention_heads") };
+			   .hidden = config_size(r, "hidden_size"),
+			   .ffn = config_size(r, r->opt ? "ffn_dim" : "intermediate_size"),
+			   .heads = config_size(r, "num_attention_heads") };
 	double *x = zeros(n * s.hidden);
 	char layer[64];
 
-	s.kv_heads = r->opt ? s.heads : size(r, "num_key_value_heads");
+	s.kv_heads = r->opt ? s.heads : config_size(r, "num_key_value_heads");
 	s.dim = s.hidden / s.heads;
-	embed(r, ids, &s, x);
-	for (size_t i = 0; i < size(r, "num_hidden_layers"); i++) {
+	tokens_embed(r, ids, &s, x);
+	for (size_t i = 0; i < config_size(r, "num_hidden_layers"); i++) {
 		snprintf(layer, sizeof(layer), "model.%slayers.%zu", r->opt ? "decoder." : "", i);
-		residual(r, layer, r->opt ? "self_attn_layer_norm" : "input_layernorm", &s,
-			 attention, x);
-		residual(r, layer, r->opt ? "final_layer_norm" : "post_attention_layernorm", &s,
-			 feed_forward, x);
+		residual_apply(r, layer, r->opt ? "self_attn_layer_norm" : "input_layernorm", &s,
+			       attention_apply, x);
+		residual_apply(r, layer, r->opt ? "final_layer_norm" : "post_attention_layernorm",
+			       &s, feed_forward, x);
 	}
 	for (size_t t = 0; t < n; t++)
-		head(r, &s, x + t * s.hidden, ret_logits + t * size(r, "vocab_size"));
+		head_apply(r, &s, x + t * s.hidden, ret_logits + t * config_size(r, "vocab_size"));
 	free(x);
 }

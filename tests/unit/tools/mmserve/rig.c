@@ -45,13 +45,13 @@ struct lender { /* the state of a memory that lends */
 	int ready_fd;
 };
 
-static uint32_t draw(struct lender *l, uint32_t below)
+static uint32_t lender_draw(struct lender *l, uint32_t below)
 {
 	l->rng = l->rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
 	return (uint32_t)((l->rng >> 33) % below);
 }
 
-static void poison(struct lender *l, uint32_t chunk)
+static void lender_poison(struct lender *l, uint32_t chunk)
 {
 	const struct mm_gpu_api *gpu = l->plain.gpu;
 
@@ -93,7 +93,7 @@ static int lender_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CU
 	assert_non_null(l->usable);
 	for (uint32_t i = 0; i < l->chunks; i++) {
 		l->usable[i] = !l->run->lend;
-		poison(l, i);
+		lender_poison(l, i);
 	}
 	return 0;
 }
@@ -106,7 +106,7 @@ static int lender_kv_want(struct mm_memory *m, uint32_t chunks_total)
 		return chunks_total <= l->chunks ? 0 : -ENOSPC;
 	assert_true(chunks_total <= l->chunks);
 	l->wanted = chunks_total;
-	return chunks_total <= l->n_usable ? 0 : draw(l, 4) ? -EAGAIN : -ENOSPC;
+	return chunks_total <= l->n_usable ? 0 : lender_draw(l, 4) ? -EAGAIN : -ENOSPC;
 }
 
 static void lender_kv_usable(struct mm_memory *m, uint64_t *ret_bitmap, size_t words)
@@ -127,7 +127,7 @@ static int lender_kv_release(struct mm_memory *m, uint32_t chunk)
 	l->usable[chunk] = false;
 	l->n_usable--;
 	l->owed -= l->owed != 0;
-	poison(l, chunk);
+	lender_poison(l, chunk);
 	return 0;
 }
 
@@ -185,13 +185,13 @@ static void swap_copy(struct lender *l, bool in, const struct mm_swap_piece *p)
 static int lender_swap_next(struct mm_memory *m, struct mm_swap_done *ret_done)
 {
 	struct lender *l = m->state;
-	struct mm_swap_list *list = &l->lists[draw(l, MM_SWAP_LOTS)];
+	struct mm_swap_list *list = &l->lists[lender_draw(l, MM_SWAP_LOTS)];
 
 	if (!list->used)
 		return -EAGAIN;
 	list->used = false;
 	*ret_done = (struct mm_swap_done){ .user_data = list->user_data,
-					   .error = draw(l, 4) ? 0 : -EIO };
+					   .error = lender_draw(l, 4) ? 0 : -EIO };
 	for (uint32_t i = 0; i < list->n && !ret_done->error; i++)
 		swap_copy(l, list->in, &list->pieces[i]);
 	return 0;
@@ -205,9 +205,9 @@ static int lender_event_fd(struct mm_memory *m)
 	return l->run->lend || l->run->swap_bytes ? l->ready_fd : -1;
 }
 
-static int grant(struct lender *l, struct mm_event *ret_event)
+static int lender_grant(struct lender *l, struct mm_event *ret_event)
 {
-	uint32_t chunk = draw(l, l->chunks);
+	uint32_t chunk = lender_draw(l, l->chunks);
 
 	while (l->usable[chunk])
 		chunk = (chunk + 1) % l->chunks;
@@ -223,17 +223,17 @@ static int lender_next_event(struct mm_memory *m, struct mm_event *ret_event)
 
 	if (!l->run->lend)
 		return -EAGAIN;
-	if (l->n_usable < l->wanted && draw(l, 8) == 0)
-		return grant(l, ret_event);
-	if (l->n_usable < l->wanted && draw(l, 30) == 0) {
+	if (l->n_usable < l->wanted && lender_draw(l, 8) == 0)
+		return lender_grant(l, ret_event);
+	if (l->n_usable < l->wanted && lender_draw(l, 30) == 0) {
 		*ret_event = (struct mm_event){ .kind = MM_EVENT_KV_DENIED, .error = -ENOSPC };
 		return 0;
 	}
-	if (l->n_usable && draw(l, 40) == 0) {
-		l->owed = 1 + draw(l, 2);
+	if (l->n_usable && lender_draw(l, 40) == 0) {
+		l->owed = 1 + lender_draw(l, 2);
 		*ret_event = (struct mm_event){ .kind = MM_EVENT_KV_RECLAIM, .count = l->owed };
 		if (l->run->patient)
-			ret_event->deadline_ns = mm_now_ns() + draw(l, 40) * MM_NS_PER_MS;
+			ret_event->deadline_ns = mm_now_ns() + lender_draw(l, 40) * MM_NS_PER_MS;
 		return 0;
 	}
 	return -EAGAIN;
@@ -245,7 +245,7 @@ static void lender_hint(struct mm_memory *m, const struct mm_load_hint *hint)
 	assert_true(hint->running <= 1u << 16);
 }
 
-static void spoil(struct lender *l)
+static void lender_corrupt(struct lender *l)
 {
 	const struct mm_bound *t = mm_weights_at(l->engine->weights, 1, MM_W_UP);
 	uint8_t byte;
@@ -276,8 +276,8 @@ static int lender_step_begin(struct mm_memory *m)
 
 	assert_false(l->in_step);
 	l->in_step = true;
-	if (++l->steps == l->run->spoil)
-		spoil(l);
+	if (++l->steps == l->run->corrupt)
+		lender_corrupt(l);
 	return 0;
 }
 
@@ -314,7 +314,7 @@ static int lender_step_end(struct mm_memory *m, CUstream stream, struct mm_step_
 	const int r = l->plain.ops->step_end(&l->plain, stream, ret_info);
 
 	l->in_step = false;
-	if (!r && l->run->lend && draw(l, 20) == 0)
+	if (!r && l->run->lend && lender_draw(l, 20) == 0)
 		return -ECANCELED;
 	if (!r)
 		keep_logits(l);
@@ -339,7 +339,7 @@ static int lender_layer(struct mm_memory *m, uint32_t layer, CUstream stream)
 
 static bool lender_step_wants_times(struct mm_memory *m)
 {
-	return draw(m->state, 2) == 0;
+	return lender_draw(m->state, 2) == 0;
 }
 
 static int lender_step_graph(struct mm_memory *m, bool timed)
@@ -455,9 +455,9 @@ void rig_requests(struct mm_requests *requests, size_t n, uint32_t vocab, uint64
 	for (size_t i = 0; i < n; i++) {
 		struct mm_request *q = &requests->all[i];
 
-		make_request(q, 1 + draw(&l, i % 3 ? 12 : 70), 1 + draw(&l, 40));
+		make_request(q, 1 + lender_draw(&l, i % 3 ? 12 : 70), 1 + lender_draw(&l, 40));
 		for (uint32_t k = 0; k < q->n_prompt; k++)
-			q->ids[k] = draw(&l, vocab);
+			q->ids[k] = lender_draw(&l, vocab);
 	}
 }
 
@@ -499,7 +499,7 @@ static void open_gpu(struct mm_gpu_api *gpu, CUdevice *ret_device)
 	assert_int_equal(gpu->cuCtxSetCurrent(context), 0);
 }
 
-static void serve(struct lender *l, const struct mm_arch *arch, struct mm_requests *requests)
+static void lender_serve(struct lender *l, const struct mm_arch *arch, struct mm_requests *requests)
 {
 	const struct rig_run *run = l->run;
 	const struct mm_engine_opts opts = {
@@ -556,7 +556,8 @@ static struct {
 	uint32_t live, max;
 } execs;
 
-static CUresult CUDAAPI instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+static CUresult CUDAAPI graph_instantiate(CUgraphExec *exec, CUgraph graph,
+					  unsigned long long flags)
 {
 	CUresult res = execs.gpu->cuGraphInstantiateWithFlags(exec, graph, flags);
 
@@ -565,7 +566,7 @@ static CUresult CUDAAPI instantiate(CUgraphExec *exec, CUgraph graph, unsigned l
 	return res;
 }
 
-static CUresult CUDAAPI destroy(CUgraphExec exec)
+static CUresult CUDAAPI graph_destroy(CUgraphExec exec)
 {
 	CUresult res = execs.gpu->cuGraphExecDestroy(exec);
 
@@ -603,15 +604,16 @@ void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_r
 	execs.gpu = &own;
 	execs.live = 0;
 	execs.max = 2 * run->graphs_max;
-	gpu.cuGraphInstantiateWithFlags = run->graphs_fail ? instantiate_nothing : instantiate;
-	gpu.cuGraphExecDestroy = destroy;
+	gpu.cuGraphInstantiateWithFlags =
+		run->graphs_fail ? instantiate_nothing : graph_instantiate;
+	gpu.cuGraphExecDestroy = graph_destroy;
 	if (mm_config_load(dir, &arch, err))
 		fail_msg("%s", err);
 	mm_serve_packs_make(&arch, &packs);
 	if (mm_memory_plain_open(&gpu, dir, run->fused ? &packs.opts : NULL, &l.plain, err))
 		fail_msg("%s", err);
 	copy_requests(&copy, requests);
-	serve(&l, &arch, &copy);
+	lender_serve(&l, &arch, &copy);
 	keep_results(&copy, ret_results);
 	mm_requests_done(&copy);
 	mm_close_fd(&l.ready_fd);

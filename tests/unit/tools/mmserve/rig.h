@@ -56,7 +56,7 @@ struct rig_run {
 	bool graphs_fail;    /* none can be made, and none must */
 	double time_scale;   /* 0: 1 */
 	bool device_times;
-	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */
+	uint64_t corrupt; /* flip a byte of a tensor's device copy before step so many; 0 = never */
 	/* Called with the logits of each output token; may be NULL. */
 	void (*on_logits)(void *context, uint64_t request, uint32_t output, const float *logits);
 	void *context;

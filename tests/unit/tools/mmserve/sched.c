@@ -22,14 +22,14 @@ static const struct mm_sched_config small = {
 	.kv_blocks_per_chunk = 4,
 };
 
-static void init(struct mm_sched *s, const struct mm_sched_config *config, uint32_t chunks)
+static void sched_init(struct mm_sched *s, const struct mm_sched_config *config, uint32_t chunks)
 {
 	assert_int_equal(mm_sched_init(s, config), 0);
 	for (uint32_t i = 0; i < chunks; i++)
 		mm_kvblocks_add_chunk(&s->kv, i, 0);
 }
 
-static uint32_t add(struct mm_sched *s, uint32_t prompt, uint32_t output)
+static uint32_t sched_add(struct mm_sched *s, uint32_t prompt, uint32_t output)
 {
 	uint32_t seq = 99;
 
@@ -37,14 +37,14 @@ static uint32_t add(struct mm_sched *s, uint32_t prompt, uint32_t output)
 	return seq;
 }
 
-static const struct mm_sched_plan *run(struct mm_sched *s, bool may_grow)
+static const struct mm_sched_plan *sched_run(struct mm_sched *s, bool may_grow)
 {
 	uint64_t finished[16];
 	const struct mm_sched_plan *p = mm_sched_step(s, 0, may_grow);
 
-	check(s);
+	sched_check(s);
 	mm_sched_commit(s, 0, finished);
-	check(s);
+	sched_check(s);
 	return p;
 }
 
@@ -71,15 +71,15 @@ static void test_add_refuses(void **state)
 	uint32_t seq;
 
 	(void)state;
-	init(&s, &small, 4);
+	sched_init(&s, &small, 4);
 	assert_int_equal(mm_sched_add(&s, 0, 1, 0, &seq), MM_E_RANGE);
 	assert_int_equal(mm_sched_add(&s, 1, 0, 0, &seq), MM_E_RANGE);
 	assert_int_equal(mm_sched_add(&s, 60, 5, 0, &seq), MM_E_RANGE);
 	assert_int_equal(mm_sched_add(&s, UINT32_MAX, UINT32_MAX, 0, &seq), MM_E_RANGE);
 	for (int i = 0; i < 8; i++)
-		add(&s, 60, 4);
+		sched_add(&s, 60, 4);
 	assert_int_equal(mm_sched_add(&s, 1, 1, 0, &seq), MM_E_FULL);
-	check(&s);
+	sched_check(&s);
 	mm_sched_done(&s);
 }
 
@@ -91,14 +91,14 @@ static void test_chunked_prefill(void **state)
 	uint32_t a, b;
 
 	(void)state;
-	init(&s, &small, 4);
-	a = add(&s, 3, 10);
+	sched_init(&s, &small, 4);
+	a = sched_add(&s, 3, 10);
 	p = mm_sched_step(&s, 0, false);
 	assert_int_equal(p->n_items, 1);
 	assert_int_equal(p->tokens, 3);
 	assert_true(p->items[0].samples);
-	run(&s, false);
-	b = add(&s, 16, 4);
+	sched_run(&s, false);
+	b = sched_add(&s, 16, 4);
 	for (uint32_t first = 0; first < 16; first += 7) {
 		p = mm_sched_step(&s, 0, false);
 		assert_int_equal(p->n_items, 2);
@@ -108,7 +108,7 @@ static void test_chunked_prefill(void **state)
 		assert_int_equal(p->items[1].first, first);
 		assert_int_equal(p->items[1].tokens, MM_MIN(16 - first, 7));
 		assert_int_equal(p->items[1].samples, first == 14);
-		run(&s, false);
+		sched_run(&s, false);
 	}
 	mm_sched_done(&s);
 }
@@ -116,16 +116,16 @@ static void test_chunked_prefill(void **state)
 /*
  * 4 blocks of 4: two prompts of 7 fill them at 8 tokens each; the ninth token takes the youngest's.
  */
-static void preemption(struct mm_sched *s, uint32_t *old, uint32_t *young)
+static void sched_preempt(struct mm_sched *s, uint32_t *old, uint32_t *young)
 {
 	struct mm_sched_config c = small;
 
 	c.max_batched_tokens = 32;
-	init(s, &c, 1);
-	*old = add(s, 7, 8);
-	*young = add(s, 7, 8);
-	run(s, false);
-	run(s, false);
+	sched_init(s, &c, 1);
+	*old = sched_add(s, 7, 8);
+	*young = sched_add(s, 7, 8);
+	sched_run(s, false);
+	sched_run(s, false);
 	assert_int_equal(s->kv.free_blocks, 0);
 }
 
@@ -136,7 +136,7 @@ static void test_preempts_youngest(void **state)
 	struct mm_sched s;
 
 	(void)state;
-	preemption(&s, &old, &young);
+	sched_preempt(&s, &old, &young);
 	p = mm_sched_step(&s, 0, false);
 	assert_int_equal(p->n_preempted, 1);
 	assert_int_equal(p->preempted[0], young);
@@ -145,9 +145,9 @@ static void test_preempts_youngest(void **state)
 	assert_int_equal(s.seqs[young].state, MM_SEQ_WAITING);
 	assert_int_equal(s.seqs[young].total, 9); /* keeps what it has generated */
 	assert_int_equal(s.seqs[young].preemptions, 1);
-	check(&s);
+	sched_check(&s);
 	while (s.seqs[old].state != MM_SEQ_FREE)
-		run(&s, false);
+		sched_run(&s, false);
 	p = mm_sched_step(&s, 0, false);
 	assert_int_equal(p->items[0].seq, young);
 	assert_int_equal(p->items[0].first, 0);
@@ -162,7 +162,7 @@ static void test_waits_while_it_may_grow(void **state)
 	struct mm_sched s;
 
 	(void)state;
-	preemption(&s, &old, &young);
+	sched_preempt(&s, &old, &young);
 	p = mm_sched_step(&s, 0, true);
 	assert_int_equal(p->n_preempted, 0);
 	assert_int_equal(p->stalled, 2);
@@ -170,7 +170,7 @@ static void test_waits_while_it_may_grow(void **state)
 	mm_kvblocks_add_chunk(&s.kv, 1, 0);
 	p = mm_sched_step(&s, 0, true);
 	assert_int_equal(p->n_items, 2);
-	check(&s);
+	sched_check(&s);
 	mm_sched_done(&s);
 }
 
@@ -180,8 +180,8 @@ static void test_admits_when_the_prompt_fits(void **state)
 	uint32_t a;
 
 	(void)state;
-	init(&s, &small, 1);
-	a = add(&s, 17, 4);
+	sched_init(&s, &small, 1);
+	a = sched_add(&s, 17, 4);
 	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 0);
 	assert_int_equal(s.seqs[a].state, MM_SEQ_WAITING);
 	assert_int_equal(mm_sched_blocks_wanted(&s), 5);
@@ -200,27 +200,27 @@ static void test_admits_by_chunks(void **state)
 
 	(void)state;
 	c.admit = MM_ADMIT_CHUNK;
-	init(&s, &c, 1);
-	a = add(&s, 4, 6);
-	run(&s, false);
-	b = add(&s, 14, 2);
+	sched_init(&s, &c, 1);
+	a = sched_add(&s, 4, 6);
+	sched_run(&s, false);
+	b = sched_add(&s, 14, 2);
 	p = mm_sched_step(&s, 0, false);
 	assert_int_equal(p->tokens, 8);
 	assert_int_equal(s.seqs[b].n_blocks, 2);
 	assert_int_equal(s.kv.free_blocks, 0);
-	run(&s, false);
+	sched_run(&s, false);
 	/* b lacks a block for its next chunk, and is the youngest: it gives way to itself. */
 	p = mm_sched_step(&s, 0, false);
 	assert_int_equal(p->n_preempted, 1);
 	assert_int_equal(p->preempted[0], b);
 	assert_int_equal(p->n_items, 1);
 	assert_int_equal(s.seqs[b].computed, 0);
-	check(&s);
+	sched_check(&s);
 	while (s.seqs[a].state != MM_SEQ_FREE)
-		run(&s, false);
+		sched_run(&s, false);
 	while (s.seqs[b].state != MM_SEQ_FREE) {
 		assert_true(mm_sched_step(&s, 0, false)->tokens > 0);
-		run(&s, false);
+		sched_run(&s, false);
 	}
 	mm_sched_done(&s);
 }
@@ -233,8 +233,8 @@ static void test_admits_by_chunks_what_can_end(void **state)
 
 	(void)state;
 	c.admit = MM_ADMIT_CHUNK;
-	init(&s, &c, 1);
-	add(&s, 17, 4);
+	sched_init(&s, &c, 1);
+	sched_add(&s, 17, 4);
 	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 0);
 	mm_kvblocks_add_chunk(&s.kv, 1, 0);
 	assert_int_equal(mm_sched_step(&s, 0, false)->tokens, 8);
@@ -250,23 +250,23 @@ static void test_admits_in_full(void **state)
 
 	(void)state;
 	c.admit = MM_ADMIT_FULL;
-	init(&s, &c, 2);
-	a = add(&s, 4, 2);
-	b = add(&s, 28, 2);
+	sched_init(&s, &c, 2);
+	a = sched_add(&s, 4, 2);
+	b = sched_add(&s, 28, 2);
 	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 2);
 	assert_int_equal(s.seqs[b].n_blocks, 1);
-	run(&s, false);
+	sched_run(&s, false);
 	mm_sched_remove(&s, a, 0);
 	mm_sched_remove(&s, b, 0);
-	a = add(&s, 5, 2);
-	run(&s, false);
-	b = add(&s, 25, 2);
+	a = sched_add(&s, 5, 2);
+	sched_run(&s, false);
+	b = sched_add(&s, 25, 2);
 	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 1);
 	assert_int_equal(s.seqs[b].state, MM_SEQ_WAITING);
-	run(&s, false);
+	sched_run(&s, false);
 	assert_int_equal(s.seqs[a].state, MM_SEQ_FREE);
 	assert_int_equal(mm_sched_step(&s, 0, false)->tokens, 8);
-	check(&s);
+	sched_check(&s);
 	mm_sched_done(&s);
 }
 
@@ -282,20 +282,20 @@ static void test_wants_ahead(void **state)
 
 	(void)state;
 	c.lookahead_blocks = 2;
-	init(&s, &c, 4);
-	a = add(&s, 3, 10);
+	sched_init(&s, &c, 4);
+	a = sched_add(&s, 3, 10);
 	assert_int_equal(mm_sched_blocks_wanted(&s), 3);
-	run(&s, false);
+	sched_run(&s, false);
 	assert_int_equal(mm_sched_blocks_wanted(&s), 3);
-	run(&s, false);
+	sched_run(&s, false);
 	assert_int_equal(s.seqs[a].total, 5);
 	assert_int_equal(mm_sched_blocks_wanted(&s), 4);
 	for (int i = 0; i < 5; i++)
-		add(&s, 1, 2);
+		sched_add(&s, 1, 2);
 	assert_int_equal(mm_sched_blocks_wanted(&s), 4 + 3);
 	while (s.n_running || s.n_waiting) {
 		assert_true(mm_sched_blocks_wanted(&s) <= 4 + 3);
-		run(&s, false);
+		sched_run(&s, false);
 	}
 	assert_int_equal(mm_sched_blocks_wanted(&s), 0);
 	mm_sched_done(&s);
@@ -307,13 +307,13 @@ static void test_removes(void **state)
 	uint32_t a, b;
 
 	(void)state;
-	init(&s, &small, 4);
-	a = add(&s, 5, 5);
-	run(&s, false);
-	b = add(&s, 5, 5);
+	sched_init(&s, &small, 4);
+	a = sched_add(&s, 5, 5);
+	sched_run(&s, false);
+	b = sched_add(&s, 5, 5);
 	mm_sched_remove(&s, b, 0);
 	mm_sched_remove(&s, a, 0);
-	check(&s);
+	sched_check(&s);
 	assert_int_equal(s.n_running + s.n_waiting, 0);
 	assert_int_equal(s.kv.used_blocks, 0);
 	mm_sched_done(&s);
@@ -355,11 +355,11 @@ static void test_reclaim_moves(void **state)
 	uint32_t chunk, n, a;
 
 	(void)state;
-	init(&s, &small, 2);
-	a = add(&s, 8, 20);
-	run(&s, false);
-	add(&s, 7, 9);
-	run(&s, false);
+	sched_init(&s, &small, 2);
+	a = sched_add(&s, 8, 20);
+	sched_run(&s, false);
+	sched_add(&s, 7, 9);
+	sched_run(&s, false);
 	assert_int_equal(s.kv.used_blocks, 5);
 	mm_sched_remove(&s, a, 0);
 	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
@@ -368,13 +368,13 @@ static void test_reclaim_moves(void **state)
 	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
 	assert_int_equal(s.preemptions, 0);
 	assert_int_equal(mm_sched_owed(&s), 0);
-	check(&s);
+	sched_check(&s);
 	/* Retired, not yet removed: nothing of it is handed out. */
-	add(&s, 1, 30);
-	run(&s, false);
+	sched_add(&s, 1, 30);
+	sched_run(&s, false);
 	assert_int_equal(s.kv.chunks[chunk].used, 0);
 	mm_kvblocks_remove_chunk(&s.kv, chunk);
-	check(&s);
+	sched_check(&s);
 	assert_int_equal(s.kv.usable_chunks, 1);
 	mm_sched_done(&s);
 }
@@ -387,15 +387,15 @@ static void test_reclaim_waits_then_preempts(void **state)
 	struct mm_sched s;
 
 	(void)state;
-	preemption(&s, &old, &young);
+	sched_preempt(&s, &old, &young);
 	mm_sched_reclaim(&s, 5, 100);
 	assert_int_equal(mm_sched_evict(&s, 99, false)->n_preempted, 0);
 	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n), MM_E_FULL);
 	mm_kvblocks_add_chunk(&s.kv, 1, 0);
-	add(&s, 1, 1);
+	sched_add(&s, 1, 1);
 	assert_int_equal(mm_sched_step(&s, 0, true)->n_items, 2);
 	assert_int_equal(s.n_waiting, 1);
-	check(&s);
+	sched_check(&s);
 	mm_sched_remove(&s, young, 0);
 	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n),
 			 0); /* what runs fits in chunk 1 */
@@ -407,7 +407,7 @@ static void test_reclaim_waits_then_preempts(void **state)
 	assert_int_equal(s.preemptions, 1);
 	assert_int_equal(n, 0);
 	mm_kvblocks_remove_chunk(&s.kv, chunk);
-	check(&s);
+	sched_check(&s);
 	assert_int_equal(s.n_waiting, 2);
 	mm_sched_reclaim(&s, 1, 0);
 	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
@@ -424,17 +424,17 @@ static void test_reclaim_preempts_the_cheapest(void **state)
 
 	(void)state;
 	c.max_batched_tokens = 32;
-	init(&s, &c, 2);
-	seq[0] = add(&s, 2, 8);
-	seq[1] = add(&s, 3, 8);
-	seq[2] = add(&s, 17, 8);
-	run(&s, false);
+	sched_init(&s, &c, 2);
+	seq[0] = sched_add(&s, 2, 8);
+	seq[1] = sched_add(&s, 3, 8);
+	seq[2] = sched_add(&s, 17, 8);
+	sched_run(&s, false);
 	assert_int_equal(s.kv.used_blocks, 7);
 	mm_sched_reclaim(&s, 1, 0);
 	assert_int_equal(mm_sched_evict(&s, 0, false)->n_swaps, 0);
-	check(&s);
+	sched_check(&s);
 	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
-	check(&s);
+	sched_check(&s);
 	assert_int_equal(s.seqs[seq[0]].state, MM_SEQ_RUNNING);
 	assert_int_equal(s.seqs[seq[1]].state, MM_SEQ_WAITING);
 	assert_int_equal(s.seqs[seq[2]].state, MM_SEQ_WAITING); /* one was not enough */
@@ -454,18 +454,18 @@ static void test_swaps_the_youngest(void **state)
 		uint32_t old, young;
 		struct mm_sched s;
 
-		preemption(&s, &old, &young);
+		sched_preempt(&s, &old, &young);
 		assert_int_equal(mm_sched_set_swap(&s, slots), 0);
 		p = mm_sched_step(&s, 0, false);
-		check(&s);
+		sched_check(&s);
 		assert_int_equal(p->n_preempted, 1);
 		assert_int_equal(p->n_swaps, slots < 2 ? 0 : 2); /* 8 computed tokens */
 		assert_int_equal(s.seqs[young].computed, slots < 2 ? 0 : 8);
 		assert_int_equal(s.free_slots, slots < 2 ? slots : slots - 2);
 		while (s.seqs[old].state != MM_SEQ_FREE)
-			run(&s, false);
+			sched_run(&s, false);
 		p = mm_sched_step(&s, 0, false);
-		check(&s);
+		sched_check(&s);
 		assert_int_equal(p->items[0].seq, young);
 		assert_int_equal(p->items[0].first, slots < 2 ? 0 : 8);
 		assert_int_equal(p->n_swaps, slots < 2 ? 0 : 2);
@@ -473,7 +473,7 @@ static void test_swaps_the_youngest(void **state)
 		if (p->n_swaps) {
 			assert_true(p->swaps_in);
 			mm_sched_swap_failed(&s, young, 0);
-			check(&s);
+			sched_check(&s);
 			assert_int_equal(p->n_items, 0);
 			assert_int_equal(mm_sched_step(&s, 0, false)->items[0].tokens, 9);
 		}
@@ -498,15 +498,15 @@ static void test_evicts_to_the_host(void **state)
 		struct mm_sched s;
 
 		c.max_batched_tokens = 32;
-		init(&s, &c, 2);
+		sched_init(&s, &c, 2);
 		assert_int_equal(mm_sched_set_swap(&s, slots), 0);
-		seq[0] = add(&s, 2, 8);
-		seq[1] = add(&s, 3, 8);
-		seq[2] = add(&s, 17, 8);
-		run(&s, false);
+		seq[0] = sched_add(&s, 2, 8);
+		seq[1] = sched_add(&s, 3, 8);
+		seq[2] = sched_add(&s, 17, 8);
+		sched_run(&s, false);
 		mm_sched_reclaim(&s, 1, 0);
 		p = mm_sched_evict(&s, 0, false);
-		check(&s);
+		sched_check(&s);
 		assert_int_equal(p->n_items, 0);
 		assert_int_equal(p->n_preempted, 2);
 		assert_int_equal(p->n_swaps, both ? 6 : one);
@@ -516,15 +516,15 @@ static void test_evicts_to_the_host(void **state)
 		assert_int_equal(s.free_slots, slots - p->n_swaps);
 		if (both) /* never a loss but of time */
 			mm_sched_swap_failed(&s, seq[2], 0);
-		check(&s);
+		sched_check(&s);
 		assert_int_equal(s.seqs[seq[2]].computed, 0);
 		assert_int_equal(mm_sched_evict(&s, 0, false)->n_preempted, 0);
 		assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
 		mm_kvblocks_remove_chunk(&s.kv, chunk);
-		check(&s);
+		sched_check(&s);
 		mm_kvblocks_add_chunk(&s.kv, chunk, 0);
 		p = mm_sched_step(&s, 0, false);
-		check(&s);
+		sched_check(&s);
 		assert_int_equal(p->n_swaps, one);
 		assert_int_equal(p->items[1].seq, seq[1]);
 		assert_int_equal(p->items[1].first, one ? 3 : 0);
@@ -546,15 +546,15 @@ static void test_evicts_the_short_without(void **state)
 	(void)state;
 	c.max_batched_tokens = 32;
 	c.swap_tokens = 4;
-	init(&s, &c, 2);
+	sched_init(&s, &c, 2);
 	assert_int_equal(mm_sched_set_swap(&s, 20), 0);
-	seq[0] = add(&s, 2, 8);
-	seq[1] = add(&s, 3, 8);
-	seq[2] = add(&s, 17, 8);
-	run(&s, false);
+	seq[0] = sched_add(&s, 2, 8);
+	seq[1] = sched_add(&s, 3, 8);
+	seq[2] = sched_add(&s, 17, 8);
+	sched_run(&s, false);
 	mm_sched_reclaim(&s, 1, 0);
 	p = mm_sched_evict(&s, 0, false);
-	check(&s);
+	sched_check(&s);
 	assert_int_equal(p->n_swaps, 5);
 	assert_int_equal(s.seqs[seq[0]].state, MM_SEQ_RUNNING);
 	assert_int_equal(s.seqs[seq[1]].computed, 0);
@@ -571,13 +571,13 @@ static void test_evicts_all_that_cannot_run(void **state)
 	struct mm_sched s;
 
 	(void)state;
-	preemption(&s, &old, &young);
+	sched_preempt(&s, &old, &young);
 	assert_int_equal(mm_sched_set_swap(&s, 8), 0);
 	assert_int_equal(mm_sched_evict(&s, 0, true)->n_preempted, 0); /* nobody has asked */
 	mm_sched_reclaim(&s, 1, 100);
 	assert_int_equal(mm_sched_evict(&s, 99, false)->n_preempted, 0);
 	p = mm_sched_evict(&s, 99, true);
-	check(&s);
+	sched_check(&s);
 	assert_int_equal(p->n_preempted, 2);
 	assert_int_equal(s.n_running, 0);
 	assert_true(s.seqs[old].computed && s.seqs[young].computed);
@@ -586,7 +586,7 @@ static void test_evicts_all_that_cannot_run(void **state)
 	mm_kvblocks_remove_chunk(&s.kv, chunk);
 	mm_kvblocks_add_chunk(&s.kv, 0, 0);
 	p = mm_sched_step(&s, 0, false); /* first come, first served */
-	check(&s);
+	sched_check(&s);
 	assert_true(p->swaps_in);
 	assert_int_equal(p->items[0].seq, old);
 	mm_sched_done(&s);
@@ -600,17 +600,17 @@ static void test_compacts(void **state)
 	struct mm_sched s;
 
 	(void)state;
-	init(&s, &small, 2);
+	sched_init(&s, &small, 2);
 	for (int i = 0; i < 4; i++) {
-		seq[i] = add(&s, 7, 1 + (i == 3));
-		run(&s, false);
+		seq[i] = sched_add(&s, 7, 1 + (i == 3));
+		sched_run(&s, false);
 	}
 	assert_false(s.seqs[seq[3]].state == MM_SEQ_FREE);
 	assert_int_equal(mm_sched_compact(&s, 0, &chunk, moves, &n), 0);
 	assert_int_equal(chunk, 1);
 	mm_kvblocks_remove_chunk(&s.kv, chunk);
 	assert_int_equal(mm_sched_compact(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
-	check(&s);
+	sched_check(&s);
 	mm_sched_done(&s);
 }
 

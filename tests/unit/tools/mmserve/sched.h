@@ -5,7 +5,7 @@
 #include "tools/mmserve/sched/sched.h"
 
 /* Fails, and prints which, when an invariant of the scheduler does not hold. */
-static inline void check(const struct mm_sched *s)
+static inline void sched_check(const struct mm_sched *s)
 {
 	const char *wrong = mm_sched_check(s);
 

@@ -30,7 +30,7 @@ struct sim {
 	uint64_t now_ns;
 };
 
-static uint32_t draw(struct sim *sim, uint32_t below)
+static uint32_t sim_draw(struct sim *sim, uint32_t below)
 {
 	sim->rng = sim->rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
 	return (uint32_t)((sim->rng >> 33) % below);
@@ -40,23 +40,23 @@ static void sim_init(struct sim *sim, uint64_t seed)
 {
 	*sim = (struct sim){ .rng = seed * 2654435761u + 1 };
 	sim->config = (struct mm_sched_config){
-		.max_seqs = 4 + draw(sim, 30),
-		.max_batch = 1 + draw(sim, 8),
+		.max_seqs = 4 + sim_draw(sim, 30),
+		.max_batch = 1 + sim_draw(sim, 8),
 		.max_tokens = 40,
-		.block_tokens = 1 + draw(sim, 7),
-		.kv_blocks_per_chunk = 1 + draw(sim, 6),
+		.block_tokens = 1 + sim_draw(sim, 7),
+		.kv_blocks_per_chunk = 1 + sim_draw(sim, 6),
 	};
-	sim->config.max_batched_tokens = sim->config.max_batch + draw(sim, 20);
-	sim->config.lookahead_blocks = draw(sim, 3);
-	sim->config.swap_tokens = draw(sim, 12);
-	sim->config.admit = (enum mm_admit)draw(sim, MM_ADMIT_COUNT);
-	sim->config.kv_chunks = 40 / sim->config.kv_blocks_per_chunk + 1 + draw(sim, 10);
+	sim->config.max_batched_tokens = sim->config.max_batch + sim_draw(sim, 20);
+	sim->config.lookahead_blocks = sim_draw(sim, 3);
+	sim->config.swap_tokens = sim_draw(sim, 12);
+	sim->config.admit = (enum mm_admit)sim_draw(sim, MM_ADMIT_COUNT);
+	sim->config.kv_chunks = 40 / sim->config.kv_blocks_per_chunk + 1 + sim_draw(sim, 10);
 	assert_int_equal(mm_sched_init(&sim->s, &sim->config), 0);
-	if (draw(sim, 2))
-		assert_int_equal(mm_sched_set_swap(&sim->s, 1 + draw(sim, 60)), 0);
+	if (sim_draw(sim, 2))
+		assert_int_equal(mm_sched_set_swap(&sim->s, 1 + sim_draw(sim, 60)), 0);
 	for (uint32_t i = 0; i < SIM_REQUESTS; i++) {
-		sim->prompt[i] = 1 + draw(sim, 20);
-		sim->output[i] = 1 + draw(sim, 20);
+		sim->prompt[i] = 1 + sim_draw(sim, 20);
+		sim->output[i] = 1 + sim_draw(sim, 20);
 	}
 }
 
@@ -74,9 +74,9 @@ static void sim_swaps(struct sim *sim, const struct mm_sched_plan *p)
 			sim->slot[w->slot] = sim->content[w->block];
 	}
 	for (uint32_t i = 0; i < p->n_swaps; i++)
-		if (draw(sim, 30) == 0)
+		if (sim_draw(sim, 30) == 0)
 			mm_sched_swap_failed(&sim->s, p->swaps[i].seq, 0);
-	check(&sim->s);
+	sched_check(&sim->s);
 }
 
 static void sim_chunks(struct sim *sim)
@@ -84,29 +84,29 @@ static void sim_chunks(struct sim *sim)
 	struct mm_sched_move moves[8];
 	uint32_t chunk, n;
 
-	sim->now_ns += draw(sim, 4);
-	if (draw(sim, 2))
-		sim_swaps(sim, mm_sched_evict(&sim->s, sim->now_ns, draw(sim, 4) == 0));
-	if (draw(sim, 3) == 0)
-		mm_kvblocks_add_chunk(&sim->s.kv, draw(sim, sim->config.kv_chunks), 0);
-	if (draw(sim, 24) == 0)
-		mm_sched_reclaim(&sim->s, 1 + draw(sim, 3), sim->now_ns + draw(sim, 20));
-	while (draw(sim, 4) && !(draw(sim, 99) ? mm_sched_retire : mm_sched_compact)(
-				       &sim->s, sim->now_ns, &chunk, moves, &n)) {
-		check(&sim->s);
+	sim->now_ns += sim_draw(sim, 4);
+	if (sim_draw(sim, 2))
+		sim_swaps(sim, mm_sched_evict(&sim->s, sim->now_ns, sim_draw(sim, 4) == 0));
+	if (sim_draw(sim, 3) == 0)
+		mm_kvblocks_add_chunk(&sim->s.kv, sim_draw(sim, sim->config.kv_chunks), 0);
+	if (sim_draw(sim, 24) == 0)
+		mm_sched_reclaim(&sim->s, 1 + sim_draw(sim, 3), sim->now_ns + sim_draw(sim, 20));
+	while (sim_draw(sim, 4) && !(sim_draw(sim, 99) ? mm_sched_retire : mm_sched_compact)(
+					   &sim->s, sim->now_ns, &chunk, moves, &n)) {
+		sched_check(&sim->s);
 		for (uint32_t i = 0; i < n; i++) {
 			assert_int_not_equal(moves[i].to / sim->config.kv_blocks_per_chunk, chunk);
 			sim->content[moves[i].to] = sim->content[moves[i].from];
 		}
 		sim->retired[sim->n_retired++] = chunk;
 	}
-	while (sim->n_retired && draw(sim, 3)) {
+	while (sim->n_retired && sim_draw(sim, 3)) {
 		chunk = sim->retired[--sim->n_retired];
 		for (uint32_t i = 0; i < sim->config.kv_blocks_per_chunk; i++)
 			sim->content[chunk * sim->config.kv_blocks_per_chunk + i] = UINT32_MAX;
 		mm_kvblocks_remove_chunk(&sim->s.kv, chunk);
 	}
-	check(&sim->s);
+	sched_check(&sim->s);
 }
 
 /*
@@ -145,20 +145,20 @@ static uint64_t sim_wanted(const struct mm_sched *s)
 static void sim_step(struct sim *sim)
 {
 	uint64_t finished[16];
-	const struct mm_sched_plan *p = mm_sched_step(&sim->s, 0, draw(sim, 2));
+	const struct mm_sched_plan *p = mm_sched_step(&sim->s, 0, sim_draw(sim, 2));
 	uint32_t n;
 
-	if (draw(sim, 2)) /* the sum is kept from one call to the next */
+	if (sim_draw(sim, 2)) /* the sum is kept from one call to the next */
 		assert_int_equal(mm_sched_blocks_wanted(&sim->s), sim_wanted(&sim->s));
 
-	check(&sim->s);
+	sched_check(&sim->s);
 	assert_true(p->tokens <= sim->config.max_batched_tokens);
 	sim_swaps(sim, p);
-	if (draw(sim, 10) == 0) /* never executed: a later plan must not mind */
+	if (sim_draw(sim, 10) == 0) /* never executed: a later plan must not mind */
 		return;
 	sim_compute(sim, p);
 	n = mm_sched_commit(&sim->s, 0, finished);
-	check(&sim->s);
+	sched_check(&sim->s);
 	for (uint32_t i = 0; i < n; i++) {
 		assert_false(sim->finished[finished[i]]);
 		sim->finished[finished[i]] = true;
@@ -178,7 +178,7 @@ static void sim_run(uint64_t seed)
 	while (sim.done < SIM_REQUESTS) {
 		if (++steps > 100000)
 			fail_msg("seed=%llu: does not end", (unsigned long long)seed);
-		while (sim.added < SIM_REQUESTS && draw(&sim, 4) == 0 &&
+		while (sim.added < SIM_REQUESTS && sim_draw(&sim, 4) == 0 &&
 		       !mm_sched_add(&sim.s, sim.prompt[sim.added], sim.output[sim.added],
 				     sim.added, &seq))
 			sim.added++;

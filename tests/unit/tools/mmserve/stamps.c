@@ -68,7 +68,7 @@ static const struct mm_gpu_api device = {
 	.cuEventElapsedTime = event_elapsed,
 };
 
-static void open(struct mm_stamps *s, bool by_device, double scale)
+static void stamps_open(struct mm_stamps *s, bool by_device, double scale)
 {
 	created = 0;
 	device_ns = 5e9;
@@ -77,7 +77,8 @@ static void open(struct mm_stamps *s, bool by_device, double scale)
 	assert_int_equal(created, by_device ? 3 : 0);
 }
 
-static void step(struct mm_stamps *s, double gap_ns, double step_ns, double *begin_s, double *end_s)
+static void stamps_step(struct mm_stamps *s, double gap_ns, double step_ns, double *begin_s,
+			double *end_s)
 {
 	device_ns += gap_ns;
 	assert_int_equal(mm_stamps_begin(s, NULL), 0);
@@ -95,15 +96,15 @@ static void test_stays_exact(void **state)
 	struct mm_stamps s = { 0 };
 
 	(void)state;
-	open(&s, true, 1);
+	stamps_open(&s, true, 1);
 	assert_int_equal(mm_stamps_start(&s, NULL, mm_now_ns()), 0);
-	step(&s, 0, 20e6, &begin_s, &first_s);
+	stamps_step(&s, 0, 20e6, &begin_s, &first_s);
 	truth_s = device_ns / 1e9;
 	assert_true(fabs(first_s - begin_s - 0.02) < 1e-9);
 	for (uint32_t i = 0; i < 100000; i++) {
 		const double gap_ns = i % 10 ? 30e3 : 90e9;
 
-		step(&s, gap_ns, 20e6 + i, &begin_s, &end_s);
+		stamps_step(&s, gap_ns, 20e6 + i, &begin_s, &end_s);
 		assert_true(fabs(end_s - begin_s - (0.02 + i * 1e-9)) < 3e-9);
 	}
 	truth_s = device_ns / 1e9 - truth_s;
@@ -121,11 +122,11 @@ static void test_lies_beside_the_host(void **state)
 	uint64_t before_ns, after_ns;
 
 	(void)state;
-	open(&s, true, 4);
+	stamps_open(&s, true, 4);
 	before_ns = mm_now_ns();
 	assert_int_equal(mm_stamps_start(&s, NULL, before_ns + 8 * MM_NS_PER_S), 0);
 	after_ns = mm_now_ns();
-	step(&s, 0, 1e9, &begin_s, &end_s);
+	stamps_step(&s, 0, 1e9, &begin_s, &end_s);
 	assert_true(begin_s >= -2);
 	assert_true(begin_s <= -2 + mm_stamps_seconds(&s, after_ns - before_ns));
 	assert_true(fabs(end_s - begin_s - 1) < 1e-6);
@@ -143,7 +144,7 @@ static void test_by_the_host(void **state)
 	struct mm_stamps s = { 0 };
 
 	(void)state;
-	open(&s, false, 1000);
+	stamps_open(&s, false, 1000);
 	assert_int_equal(mm_stamps_start(&s, NULL, mm_now_ns()), 0);
 	before_s = mm_stamps_at(&s, mm_now_ns());
 	assert_int_equal(mm_stamps_begin(&s, NULL), 0);

@@ -41,7 +41,7 @@ static void read_expected(void)
 	json_decref(root);
 }
 
-static void convert(char *dir, size_t dir_bytes)
+static void model_convert(char *dir, size_t dir_bytes)
 {
 	char path[512], err[MK_ERROR_BYTES];
 	struct mk_llama2c ckpt;
@@ -94,7 +94,7 @@ static void test_stories(void **state)
 
 	(void)state;
 	read_expected();
-	convert(dir, sizeof(dir));
+	model_convert(dir, sizeof(dir));
 	make_requests(&requests, MM_ARRAY_SIZE(results));
 	for (size_t r = 0; r < MM_ARRAY_SIZE(runs); r++) {
 		struct rig_run run = runs[r];
