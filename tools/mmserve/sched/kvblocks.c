@@ -96,8 +96,8 @@ static uint32_t n_listed(const struct mm_kvblocks *b)
 	return b->draining_chunks - b->retired_chunks;
 }
 
-/* Before the counts change. */
-static void block_unlist(struct mm_kvblocks *b, uint32_t chunk)
+/* Takes @chunk off the list of those that drain; to be called before the counts change. */
+static void chunk_unlist(struct mm_kvblocks *b, uint32_t chunk)
 {
 	const uint32_t last = b->draining[n_listed(b) - 1], at = b->chunks[chunk].at;
 
@@ -130,7 +130,7 @@ void mm_kvblocks_remove_chunk(struct mm_kvblocks *b, uint32_t chunk)
 	if (!c->draining)
 		mm_kvblocks_drain_chunk(b, chunk);
 	if (!c->retired)
-		block_unlist(b, chunk);
+		chunk_unlist(b, chunk);
 	b->draining_chunks--;
 	b->retired_chunks -= c->retired;
 	*c = (struct mm_kv_chunk){ 0 };
@@ -160,7 +160,7 @@ void mm_kvblocks_reopen_chunk(struct mm_kvblocks *b, uint32_t chunk)
 	struct mm_kv_chunk *c = &b->chunks[chunk];
 
 	mm_assert(chunk < b->n_chunks && c->draining && !c->retired);
-	block_unlist(b, chunk);
+	chunk_unlist(b, chunk);
 	c->draining = false;
 	b->draining_chunks--;
 	b->free_blocks += b->blocks_per_chunk - c->used;
@@ -212,14 +212,14 @@ void mm_kvblocks_retire_chunk(struct mm_kvblocks *b, uint32_t chunk)
 	struct mm_kv_chunk *c = &b->chunks[chunk];
 
 	mm_assert(chunk < b->n_chunks && c->draining && !c->retired && !c->used);
-	block_unlist(b, chunk);
+	chunk_unlist(b, chunk);
 	c->retired = true;
 	b->retired_chunks++;
 }
 
 /* ---- blocks ---- */
 
-/* The first block of @chunk that is not in use; there is one. */
+/* Takes the first free block of @chunk, which has one. */
 static uint32_t chunk_take_block(struct mm_kvblocks *b, uint32_t chunk)
 {
 	const uint32_t first = chunk * b->blocks_per_chunk;

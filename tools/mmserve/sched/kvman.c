@@ -42,7 +42,7 @@ void mm_kvman_done(struct mm_kvman *k)
 	*k = (struct mm_kvman){ 0 };
 }
 
-/* ---- what the memory's owner says ---- */
+/* ---- answers and reclaims of the memory's owner ---- */
 
 void mm_kvman_granted(struct mm_kvman *k, uint64_t now_ns)
 {
@@ -69,8 +69,9 @@ void mm_kvman_denied(struct mm_kvman *k, uint64_t now_ns)
 }
 
 /*
- * Sequences that end soon cost nothing, those that are preempted must be computed again: half of
- * the time is theirs, unless the steps are so long that it would be late.
+ * A sequence that ends by itself costs nothing, one that is preempted must be computed again or
+ * swapped. So nothing is preempted in the first half of the time, unless two steps take longer than
+ * the second half.
  */
 void mm_kvman_reclaim(struct mm_kvman *k, uint64_t deadline_ns, uint64_t now_ns)
 {
@@ -81,7 +82,7 @@ void mm_kvman_reclaim(struct mm_kvman *k, uint64_t deadline_ns, uint64_t now_ns)
 	mm_sched_reclaim(k->sched, chunks, now_ns + (given > reserve ? given - reserve : 0));
 }
 
-/* ---- giving back ---- */
+/* ---- releasing chunks ---- */
 
 static int chunk_give_back(struct mm_kvman *k, uint32_t chunk)
 {
@@ -95,7 +96,7 @@ static int chunk_give_back(struct mm_kvman *k, uint32_t chunk)
 	return 0;
 }
 
-/* Second phase: what was retired goes back once the device has done all that could touch it. */
+/* Second phase: releases retired chunks once the device has done all work that could touch them. */
 static int release_retired(struct mm_kvman *k)
 {
 	int r;
@@ -108,7 +109,7 @@ static int release_retired(struct mm_kvman *k)
 	return r == -EAGAIN ? 0 : r;
 }
 
-/* First phase. The stream's order puts the copies before the next step. */
+/* First phase: the copies precede the next step, as both are on the same stream. */
 static int chunk_release_later(struct mm_kvman *k, uint32_t chunk, uint32_t moves)
 {
 	k->retired[k->n_retired++] = chunk;
@@ -116,7 +117,7 @@ static int chunk_release_later(struct mm_kvman *k, uint32_t chunk, uint32_t move
 	return moves ? k->ops->move(k->context, k->moves, moves) : 0;
 }
 
-/* All that drain and can be emptied now. */
+/* Retires all draining chunks that can be emptied now. */
 static int retire_chunks(struct mm_kvman *k, uint64_t now_ns)
 {
 	const uint32_t before = k->n_retired;
@@ -140,8 +141,9 @@ static int arena_compact(struct mm_kvman *k, uint64_t now_ns)
 }
 
 /*
- * Voluntary shrinking, when fewer chunks were wanted than are held for a while: what has been empty
- * as long goes at once; else, now and then, one chunk whose blocks fit into the others.
+ * Releases chunks that are not wanted: at once those that have been empty for idle_ns. If there are
+ * none, and fewer chunks than are held have been wanted for idle_ns, it empties and releases one
+ * chunk whose blocks fit into the others.
  */
 static int arena_trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 {
@@ -169,7 +171,7 @@ static int arena_trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 	return arena_compact(k, now_ns);
 }
 
-/* ---- asking ---- */
+/* ---- requesting chunks ---- */
 
 static uint32_t chunks_wanted(struct mm_kvman *k)
 {
@@ -179,14 +181,14 @@ static uint32_t chunks_wanted(struct mm_kvman *k)
 	return MM_MIN((uint32_t)mm_div_up(blocks, kv->blocks_per_chunk), kv->n_chunks);
 }
 
-/* Asks ahead of need, never waits. */
+/* Requests chunks ahead of need; it never waits for them. */
 static int arena_grow(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 {
 	int r;
 
 	if (k->may_grow && now_ns >= k->answer_due_ns)
 		mm_kvman_denied(k, now_ns);
-	/* Who is asked to give does not ask for more. */
+	/* While chunks are reclaimed or released, no more are requested. */
 	if (wanted <= k->sched->kv.usable_chunks || k->sched->kv.draining_chunks) {
 		k->may_grow = false;
 		return 0;
@@ -196,7 +198,7 @@ static int arena_grow(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 	r = k->ops->want(k->context, wanted);
 	k->chunks_asked = wanted;
 	if (r == -EAGAIN) {
-		/* A denial a moment ago will not be another answer now. */
+		/* Soon after a denial another grant is unlikely: sequences do not wait for it. */
 		k->may_grow = k->may_grow || now_ns >= k->retry_at_ns;
 		k->answer_due_ns = now_ns + k->config.answer_ns;
 		k->retry_at_ns = now_ns + k->config.answer_ns;
@@ -213,10 +215,13 @@ void mm_kvman_turn(struct mm_kvman *k, bool may_run)
 	k->off_turn = !may_run;
 }
 
-/* What must wait for its turn would not end by itself, however long. */
+/*
+ * Off turn nothing computes, so waiting for sequences to end would be in vain: they are preempted at
+ * once.
+ */
 const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
 {
-	/* Nobody is preempted for what was given meanwhile unasked, or is not wanted any more. */
+	/* Chunks that were released meanwhile, or are not reclaimed any more, preempt nothing. */
 	if (mm_sched_owed(k->sched))
 		mm_sched_owe_at_most(k->sched, k->ops->owed(k->context));
 	return mm_sched_evict(k->sched, now_ns, k->off_turn);
@@ -242,7 +247,7 @@ int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 	return r ? r : release_retired(k);
 }
 
-/* ---- running, and not ---- */
+/* ---- steps ---- */
 
 const struct mm_sched_plan *mm_kvman_plan(struct mm_kvman *k, uint64_t now_ns)
 {

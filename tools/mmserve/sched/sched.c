@@ -74,7 +74,7 @@ void mm_sched_done(struct mm_sched *s)
 	*s = (struct mm_sched){ 0 };
 }
 
-/* ---- what is wanted ---- */
+/* ---- blocks that are wanted ---- */
 
 static uint32_t seq_wanted_blocks(const struct mm_sched *s, const struct mm_seq *q)
 {
@@ -83,7 +83,10 @@ static uint32_t seq_wanted_blocks(const struct mm_sched *s, const struct mm_seq 
 	return (uint32_t)MM_MIN(ahead, mm_sched_blocks(s, q->limit));
 }
 
-/* A running sequence has one token more. Without a division: it is asked of each in each step. */
+/*
+ * Updates what a running sequence wants after its total has grown by one token. Called for each
+ * sequence in each step, it avoids a division.
+ */
 static void seq_want_more(struct mm_sched *s, struct mm_seq *q)
 {
 	const uint64_t size = s->config.block_tokens;
@@ -118,7 +121,7 @@ uint32_t mm_sched_blocks_wanted(struct mm_sched *s)
 /* ---- sequences ---- */
 
 /*
- * Queues by order: a new sequence goes to the end, a preempted one back to its place near the
+ * Puts @seq into the queue by order of arrival: a new sequence at the end, a preempted one near the
  * front.
  */
 static void sched_enqueue(struct mm_sched *s, uint32_t seq)
@@ -188,7 +191,7 @@ const uint32_t *mm_sched_table(const struct mm_sched *s, uint32_t seq)
 	return table_of(s, &s->seqs[seq]);
 }
 
-/* All or nothing: blocks for the first @tokens tokens of @seq. */
+/* Gives @seq blocks for its first @tokens tokens, or none if there are not enough. */
 static bool blocks_reserve(struct mm_sched *s, uint32_t seq, uint32_t tokens)
 {
 	struct mm_seq *q = &s->seqs[seq];
@@ -212,7 +215,7 @@ static bool is_prompt(const struct mm_seq *q)
 	return q->total - q->computed > 1;
 }
 
-/* Takes @seq off the batch: its blocks fall free, its row too. */
+/* Takes @seq out of the batch and frees its blocks and its row. */
 static void seq_leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 {
 	struct mm_seq *q = &s->seqs[seq];
@@ -267,7 +270,10 @@ static void plan_swap(struct mm_sched *s, uint32_t seq, uint32_t block, uint32_t
 	s->plan.swaps[s->plan.n_swaps++] = (struct mm_sched_swap){ seq, block, slot };
 }
 
-/* All or nothing. A running sequence's computed blocks get slots, in order. */
+/*
+ * Plans to swap out the blocks of a running sequence's computed tokens, in order, or does nothing if
+ * there are not enough slots.
+ */
 static bool swap_out(struct mm_sched *s, uint32_t seq)
 {
 	struct mm_seq *q = &s->seqs[seq];
@@ -296,8 +302,8 @@ static void slots_drop(struct mm_sched *s, struct mm_seq *q)
 }
 
 /*
- * The sequence has just got its blocks. Its slots are free for whoever is swapped out by a later
- * plan.
+ * Plans to swap in a sequence that has just got its blocks. Its slots may be used by sequences that
+ * a later plan swaps out.
  */
 static void swap_in(struct mm_sched *s, uint32_t seq)
 {
@@ -324,7 +330,7 @@ void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 	q->computed = 0;
 }
 
-/* By this plan: its blocks go to the swap space, if @swap and they can. */
+/* Preempts @seq by this plan. With @swap its blocks go to the swap space if there is room. */
 static void seq_preempt(struct mm_sched *s, uint32_t seq, bool swap, uint64_t now_ns)
 {
 	const bool swapped = swap && swap_out(s, seq);
@@ -375,9 +381,9 @@ static uint32_t budget_left(const struct mm_sched *s)
 }
 
 /*
- * Those that run, oldest first: a token for each that decodes, and what the budget has beyond these
- * for prompts. A victim is never one that is planned already: it is younger than the one that lacks
- * a block, or that one itself.
+ * Plans the running sequences, oldest first: a token for each that decodes, and the rest of the
+ * budget for prompts. A preempted sequence is never one that is planned already, as it is younger
+ * than the one that lacks a block, or that one itself.
  */
 static void plan_running(struct mm_sched *s, uint64_t now_ns, bool may_grow)
 {
@@ -420,8 +426,9 @@ static void seq_enter(struct mm_sched *s, uint32_t seq)
 }
 
 /*
- * May the oldest that waits come in, and compute @tokens? By chunks, what it has must at least fit
- * once those that run have ended, with one token to spare: or it would preempt itself for ever.
+ * May the oldest waiting sequence be admitted, and compute @tokens? With MM_ADMIT_CHUNK all its
+ * tokens and one more must fit into the chunks that do not drain, else it would preempt itself for
+ * ever.
  */
 static bool seq_fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
 {
@@ -439,7 +446,7 @@ static bool seq_fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t 
 	}
 }
 
-/* The oldest that wait, first come first served. */
+/* Admits waiting sequences, oldest first, until one does not fit. */
 static void seq_admit(struct mm_sched *s)
 {
 	const bool whole = s->config.admit == MM_ADMIT_WHOLE;
@@ -476,8 +483,8 @@ const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, b
 
 	plan_running(s, now_ns, may_grow);
 	/*
-	 * Whoever lost its blocks must not be let in again by the same step's shortage, and the
-	 * free blocks are wanted for those that must leave a chunk.
+	 * A sequence that was just preempted must not be admitted again by the same step, and
+	 * while chunks drain, the free blocks are needed for the blocks of those chunks.
 	 */
 	if (!p->n_preempted && !p->stalled && !mm_sched_owed(s))
 		seq_admit(s);
@@ -508,7 +515,7 @@ uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_fini
 	return n;
 }
 
-/* Gives every block of @chunk that is in use a new place. */
+/* Moves every block of @chunk that is in use to another chunk. Return: how many moves. */
 static uint32_t move_blocks(struct mm_sched *s, uint32_t chunk, uint64_t now_ns,
 			    struct mm_sched_move *moves)
 {
@@ -552,7 +559,10 @@ void mm_sched_owe_at_most(struct mm_sched *s, uint32_t chunks)
 		mm_kvblocks_reopen_chunk(&s->kv, mm_kvblocks_fullest_draining_chunk(&s->kv));
 }
 
-/* Of those that run, but the @spared oldest, the one with the fewest tokens to compute again. */
+/*
+ * Return: the running sequence with the fewest computed tokens; the @spared oldest are not
+ * considered while others run.
+ */
 static uint32_t cheapest_victim(const struct mm_sched *s, uint32_t spared)
 {
 	uint32_t best = s->running[s->n_running - 1];
