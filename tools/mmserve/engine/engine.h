@@ -2,10 +2,11 @@
 /*
  * engine - serves the requests: scheduler, memory and forward pass, step after step
  *
- * Concept:    a loop. Between steps: let arrivals in, answer the memory's events (chunks granted,
- *             denied, asked back), ask for chunks ahead of need without waiting, give back what has
- *             been empty for a while (kvman.h decides). Then plan, compute, commit. A step never
- *             waits for KV, and no chunk is released inside a step.
+ * Concept:    a loop. Between steps it admits requests that have arrived, handles the memory's
+ *             events (chunks granted, denied, reclaimed), requests chunks ahead of need without
+ *             waiting for them, and releases chunks that have been empty for a while (kvman.h
+ *             decides both). Then it plans a step, computes it and commits it. A step never waits
+ *             for KV, and no chunk is released inside a step.
  * Ownership:  memory, weights and requests are the caller's; the engine owns scheduler and forward.
  * Threading:  one thread, the caller's.
  */
@@ -29,10 +30,10 @@
 
 struct mm_engine_opts {
 	const char *module;
-	enum mm_gemm_kind gemm; /* who multiplies */
+	enum mm_gemm_kind gemm; /* what computes matrix products */
 	bool fast;              /* tokens may depend on the batch */
 	uint32_t graphs_max;    /* sizes of decode steps that are kept as graphs; 0: none */
-	bool graphs_must;       /* or it is an error */
+	bool graphs_must;       /* a step that cannot be captured is an error */
 	uint32_t block_tokens;
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;
@@ -40,19 +41,20 @@ struct mm_engine_opts {
 	enum mm_admit admit;
 	enum mm_dtype kv_dtype;
 	uint64_t kv_share_bytes;   /* 0: as much as the batch can ever use */
-	uint64_t swap_bytes;       /* 0: none; MM_SWAP_AUTO: as the memory's policy says */
-	uint32_t swap_tokens;      /* as mm_sched_config's */
-	uint32_t kv_keep_permille; /* of the share, kept although it is empty */
-	double time_scale;         /* the host's time per the device's */
-	uint64_t kv_idle_ns; /* the device's: chunks that stay empty for so long are given back */
-	uint64_t kv_timeout_ns;  /* likewise: a request that KV is denied for so long is refused */
-	uint32_t break_permille; /* of the steps break off between two layers and are repeated */
+	uint64_t swap_bytes;       /* 0: none; MM_SWAP_AUTO: chosen by the memory's policy */
+	uint32_t swap_tokens;      /* for mm_sched_config */
+	uint32_t kv_keep_permille; /* part of the share that is kept although it is empty */
+	double time_scale;         /* seconds of the host in a second of the device */
+	/* Times of the device. Chunks that stay empty for kv_idle_ns are released. */
+	uint64_t kv_idle_ns;
+	uint64_t kv_timeout_ns;  /* a request that gets no KV for this long is refused */
+	uint32_t break_permille; /* steps in 1000 that break off between two layers, and repeat */
 	uint64_t break_seed;
 	bool verify;
-	bool device_times;                 /* by the device's clock, not the host's */
-	FILE *out;                         /* request lines */
-	struct mm_progress *progress;      /* told how far it is; NULL: nobody is */
-	const volatile sig_atomic_t *stop; /* not 0: end early */
+	bool device_times;                 /* take times from the device's clock, not the host's */
+	FILE *out;                         /* gets a line for each request; NULL: none */
+	struct mm_progress *progress;      /* gets the state of the run; NULL: none */
+	const volatile sig_atomic_t *stop; /* when it is not 0, the run ends early */
 };
 
 struct mm_engine {
@@ -66,26 +68,26 @@ struct mm_engine {
 	struct mm_stats stats;
 	struct mm_kvman kvman;
 	uint64_t *finished;   /* [max_batch] */
-	CUevent retired_done; /* after all work that may touch retired chunks */
+	CUevent retired_done; /* behind all work that may touch retired chunks */
 	struct mm_kv_arena kv;
 	uint32_t chunks_share;
 	struct mm_stamps stamps;
-	double step_end_s; /* of the step before, if nothing else was between */
-	bool stepping;
+	double step_end_s; /* end of the step before; valid if stepping */
+	bool stepping;     /* nothing else was done since the step before */
 	size_t next_arrival;
-	uint64_t tokens; /* put out so far */
-	uint64_t break_random;
+	uint64_t tokens;       /* output tokens so far */
+	uint64_t break_random; /* state of the random numbers for break_permille */
 	char *err;
 };
 
 /**
- * mm_engine_init() - make everything that a run needs
+ * mm_engine_init() - set up everything that a run needs
  * @e:        any bytes; give back with mm_engine_done(), also after failure
  * @opts:     copied
  * @memory:   open, with the model loaded
  * @weights:  bound to @memory
  * @requests: in order of arrival; results are written into them
- * @err:      gets the sentence of a failure, now or in the run, MM_SERVE_ERROR_BYTES
+ * @err:      gets the sentence of a failure, now or in the run; MM_SERVE_ERROR_BYTES
  *
  * Return: 0; negative errno.
  */
@@ -93,13 +95,13 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 		   const struct mm_weights *weights, struct mm_requests *requests, char *err);
 void mm_engine_done(struct mm_engine *e);
 
-/* Answers the memory's events. Return: 0; -ECONNRESET; -EINTR stopped; other negative errno. */
+/* Handles the memory's events. Return: 0; -ECONNRESET; -EINTR stopped; other negative errno. */
 int mm_engine_events(struct mm_engine *e);
 
 /**
- * mm_engine_hold() - do nothing, but answer the memory, until a file descriptor is readable
+ * mm_engine_hold() - only handle the memory's events until a file descriptor is readable
  * @e:  initialised
- * @fd: to wait for
+ * @fd: the file descriptor
  *
  * Return: 0; -ECONNRESET mmd is gone; -EINTR stopped; other negative errno.
  */
@@ -108,9 +110,9 @@ int mm_engine_hold(struct mm_engine *e, int fd);
 /**
  * mm_engine_run() - serve all requests
  * @e:        initialised
- * @start_ns: CLOCK_MONOTONIC of arrival 0; it may lie ahead; 0 = now
+ * @start_ns: CLOCK_MONOTONIC of arrival 0, which may be in the future; 0: now
  *
- * Return: 0 all were served or refused one by one; -ECONNRESET mmd is gone; -EINTR stopped; other
+ * Return: 0 each request was served or refused; -ECONNRESET mmd is gone; -EINTR stopped; other
  * negative errno.
  */
 int mm_engine_run(struct mm_engine *e, uint64_t start_ns);

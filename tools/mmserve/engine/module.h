@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * module - which kernels a device runs, and who multiplies
+ * module - chooses the kernels that a device runs, and what computes matrix products
  *
- * Concept:   the driver's kind picks both: the software GPU runs host kernels, a CUDA device the
- *            fat binary, and cuBLAS multiplies there. Options name others. Modules lie beside the
- *            program, where it is installed or where it was built; the fat binary is there only if
- *            nvcc was at the build.
+ * Concept:   both depend on the driver: the software GPU runs host kernels, a CUDA device runs the
+ *            fat binary and cuBLAS. Options override that. Modules are in the library folder that
+ *            belongs to the program, installed or built; the fat binary is there only if the build
+ *            had nvcc.
+ * Threading: none; the caller's.
  */
 #pragma once
 
@@ -13,17 +14,17 @@
 #include "tools/mmserve/engine/options.h"
 
 /**
- * mm_serve_module() - the module's path and the multiplier
+ * mm_serve_module() - choose the module and what computes matrix products
  * @o:    parsed
  * @gpu:  open
- * @path: gets the path, PATH_MAX
- * @ret:  gets the multiplier
- * @err:  gets the sentence, MM_SERVE_ERROR_BYTES
+ * @path: gets the module's path; PATH_MAX
+ * @ret:  gets what computes matrix products
+ * @err:  gets the sentence of a failure; MM_SERVE_ERROR_BYTES
  *
  * Return: 0; -ENOENT there is no such module; -EINVAL the device cannot run it.
  */
 int mm_serve_module(const struct mm_serve_options *o, const struct mm_gpu_api *gpu, char *path,
 		    enum mm_gemm_kind *ret, char *err);
 
-/* Whether @name is one of those that need no path. */
+/* Return: true if @name is the name of a module, so that it needs no path. */
 bool mm_serve_module_known(const char *name);

@@ -2,8 +2,10 @@
 /*
  * options - mmserve's command line
  *
- * Concept:   parsed once into a plain struct; strings point into argv. A wrong argument is named on
- *            stderr, the help is printed only when asked for.
+ * Concept:   parsed once into a plain struct. A wrong argument is named on stderr; the help is
+ *            printed only with --help.
+ * Ownership: a plain value; its strings point into argv.
+ * Threading: none; the caller's.
  */
 #pragma once
 
@@ -17,9 +19,9 @@ struct mm_serve_options {
 	const char *socket; /* NULL: libclient's default */
 	const char *name;
 	const char *driver;
-	/* host, emulated, cuda, or a path; NULL: what the driver's kind runs */
+	/* host, emulated, cuda, or a path; NULL: chosen by the driver's kind (module.h) */
 	const char *kernels;
-	uint32_t gemm; /* 1 + enum mm_gemm_kind; 0: by the driver's kind */
+	uint32_t gemm; /* 1 + enum mm_gemm_kind; 0: chosen by the driver's kind */
 	const char *requests;
 	const char *trace;
 	const char *output; /* NULL: none */
@@ -31,7 +33,7 @@ struct mm_serve_options {
 	uint32_t kv_dtype; /* enum mm_dtype */
 	uint32_t kv_order; /* enum mm_kv_order */
 	uint64_t kv_share_bytes;
-	uint64_t swap_bytes; /* MM_SWAP_AUTO */
+	uint64_t swap_bytes; /* MM_SWAP_AUTO: chosen by the memory's policy */
 	uint32_t swap_tokens;
 	uint64_t kv_idle_ms, kv_keep_permille;
 	uint64_t kv_timeout_ms;
@@ -46,7 +48,7 @@ struct mm_serve_options {
 	uint32_t turn_mode; /* enum mm_turn_mode */
 	uint32_t turn_priority;
 	uint64_t turn_quantum_ms; /* 0: mmd's */
-	double time_scale;        /* the host's time per the device's */
+	double time_scale;        /* seconds of the host in a second of the device */
 	bool device_times;
 	bool plain;
 	bool ignore_arrivals;
@@ -58,9 +60,9 @@ struct mm_serve_options {
 };
 
 /**
- * mm_serve_options_parse() - the command line
- * @ret_options: written; valid when the return is -1
+ * mm_serve_options_parse() - parse and check the command line
+ * @ret_options: always written; valid if the return is -1
  *
- * Return: -1 go on; else the status to exit with.
+ * Return: -1: serve; else the status to exit with.
  */
 int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *ret_options);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * print - a run's summary for a person: groups of lines with units
+ * print - prints a run's summary for a person: groups of lines with units
  *
- * Concept: the numbers are those of mm_report_summary(), by their keys. A group of which nothing
- *          happened (no layer was away, nothing swapped, no graph) is left out; a number that is
- *          not 0 never is.
+ * Concept:   the numbers are those of mm_report_summary(), looked up by their keys. A group is left
+ *            out if nothing of its kind happened (no layer was away, nothing was swapped, no graph
+ *            was used); a number that is not 0 is always printed.
+ * Threading: none; the caller's.
  */
 #pragma once
 

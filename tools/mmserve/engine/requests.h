@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * requests - what the engine is to serve, from a file
+ * requests - reads the requests that the engine is to serve from a file
  *
- * Concept:    either JSONL, one object a line: {"id": "a", "arrival_s": 0.5, "prompt": [1, 7],
+ * Concept:    either JSONL, one object per line: {"id": "a", "arrival_s": 0.5, "prompt": [1, 7],
  *             "max_tokens": 20}; or a CSV trace with the header
  *             arrival_s,prompt_tokens,output_tokens, whose prompt ids are made from a seed: those
  *             of request i depend on the seed and i only. A line of JSONL may have "prompt_tokens":
- *             2 instead of its prompt; the ids are those that row i of a trace would have. A
- *             request is called what its line says, a whole number of 64 bits or a string; a row by
- *             its number, from 0. Anything else is refused with file and line.
- * Ownership:  mm_requests_done() frees all; accepts zeroed and half-built ones.
+ *             2 instead of its prompt; the ids are those that row i of a trace would have. The id
+ *             of a request is that of its line, a whole number of 64 bits or a string; the id of a
+ *             row is its number, from 0. Anything else is refused with file and line.
+ * Ownership:  mm_requests_done() frees all; it accepts zeroed and half-built ones.
+ * Threading:  none; the caller's.
  */
 #pragma once
 
@@ -21,16 +22,16 @@
 
 struct mm_request {
 	char id[MM_REQUEST_ID_BYTES];
-	bool id_is_number; /* it came as a JSON number, and goes out as one */
+	bool id_is_number; /* the id was read, and is written, as a JSON number */
 	double arrival_s;
 	uint32_t n_prompt;
 	uint32_t max_tokens;
 	uint32_t *ids; /* prompt, with room for the output behind it */
-	double *times; /* [max_tokens] of each output token, seconds since the start */
+	double *times; /* [max_tokens] time of each output token, seconds since the start */
 	uint32_t n_output;
 	uint32_t preemptions;
 	double finish_s;
-	char error[160]; /* not "": refused, and why */
+	char error[160]; /* why the request was refused; "": it was not */
 };
 
 struct mm_requests {
@@ -40,19 +41,19 @@ struct mm_requests {
 
 struct mm_requests_opts {
 	uint64_t seed;
-	uint32_t vocab;      /* ids must be below */
-	uint32_t limit;      /* first so many of a file; 0 = all */
-	uint32_t max_prompt; /* longer prompts are cut, of a trace only; 0 = not */
-	uint32_t max_output;
-	bool at_once; /* all arrive at 0 */
+	uint32_t vocab;      /* ids must be below this */
+	uint32_t limit;      /* only the first requests are read, this many; 0: all */
+	uint32_t max_prompt; /* longer prompts of a trace are cut; 0: none is */
+	uint32_t max_output; /* longer outputs of a trace are cut; 0: none is */
+	bool at_once;        /* all requests arrive at 0 */
 };
 
 /**
  * mm_requests_read() - read a file to its end
  * @path:         JSONL or, with @csv, a trace; "-" is standard input
- * @opts:         see there
+ * @opts:         which requests to read, and how
  * @ret_requests: written only on success; give back with mm_requests_done()
- * @err:          gets the sentence, MM_SERVE_ERROR_BYTES
+ * @err:          gets the sentence of a failure; MM_SERVE_ERROR_BYTES
  *
  * Return: 0; -EBADMSG malformed; other negative errno.
  */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stamps - when steps began and ended, by the host's clock or by the device's
+ * stamps - measures when steps begin and end, by the host's or the device's clock
  *
- * Concept:    times are seconds since the start of the run, of a device that is slower than the
- *             host's clock by a factor: a modelled device may be dilated. By the device's clock
- *             they come from events around each step, so they contain nothing of how fast the host
- *             looks. Events tell differences, as floats of milliseconds: each is taken from the one
- *             before, which is near, and the sum is kept; the first is laid beside the host's
- *             clock.
- * Ownership:  three events, made by mm_stamps_init().
+ * Concept:    times are seconds of the device since the start of the run. The device's time may be
+ *             slower than the host's by a factor, as a modelled device may be dilated. By the
+ *             device's clock, times come from events around each step, so they do not depend on
+ *             when the host looks. Events yield differences only, as floats of milliseconds: each
+ *             is taken from the event before, which is near, and the sum is kept. The first event
+ *             is aligned with the host's clock.
+ * Ownership:  three events, created by mm_stamps_init() and destroyed by mm_stamps_done().
  * Threading:  the engine's thread; the context is current.
  */
 #pragma once
@@ -21,20 +21,20 @@
 
 struct mm_stamps {
 	const struct mm_gpu_api *gpu;
-	CUevent begin, end, last; /* last: of the step before */
-	bool device;              /* else the host's clock, and no events */
-	double scale;             /* the host's time per the device's */
-	uint64_t start_ns;        /* of the host: time 0 */
-	uint64_t begin_ns;        /* of the host: of the step */
-	double last_s;            /* when the device came to last */
+	CUevent begin, end, last; /* last: the end of the step before */
+	bool device;              /* the device's clock; else the host's, and no events */
+	double scale;             /* seconds of the host in a second of the device */
+	uint64_t start_ns;        /* the host's clock at time 0 */
+	uint64_t begin_ns;        /* the host's clock when the step began */
+	double last_s;            /* time of the event last */
 };
 
 /**
- * mm_stamps_init() - before the first step
+ * mm_stamps_init() - choose the clock and create the events
  * @s:      zeroed; give back with mm_stamps_done()
  * @gpu:    borrowed
- * @device: by the device's clock
- * @scale:  host seconds per second, above 0
+ * @device: take times from the device's clock
+ * @scale:  seconds of the host in a second of the device, above 0
  *
  * Return: 0 or the driver's result.
  */
@@ -43,39 +43,42 @@ CUresult mm_stamps_init(struct mm_stamps *s, const struct mm_gpu_api *gpu, bool 
 void mm_stamps_done(struct mm_stamps *s);
 
 /**
- * mm_stamps_start() - the run starts
+ * mm_stamps_start() - start the run
  * @s:        initialised
  * @stream:   idle
- * @start_ns: CLOCK_MONOTONIC of time 0; it may lie ahead
+ * @start_ns: CLOCK_MONOTONIC of time 0, which may be in the future
  *
  * Return: 0 or the driver's result.
  */
 CUresult mm_stamps_start(struct mm_stamps *s, CUstream stream, uint64_t start_ns);
 
-/* Seconds since the start at a time of the host. */
+/* Return: the seconds since the start at the time @host_ns of the host. */
 double mm_stamps_at(const struct mm_stamps *s, uint64_t host_ns);
 
-/* Seconds in so many nanoseconds of the host. */
+/* Return: the seconds of the device in @host_ns nanoseconds of the host. */
 static inline double mm_stamps_seconds(const struct mm_stamps *s, uint64_t host_ns)
 {
 	return (double)host_ns / s->scale / 1e9;
 }
 
-/* Nanoseconds of the host in so many of the device, at most what can be added to a time. */
+/* Return: the nanoseconds of the host in @ns of the device, bounded so that they can be added. */
 static inline uint64_t mm_stamps_host_ns(const struct mm_stamps *s, uint64_t ns)
 {
 	return (uint64_t)MM_MIN((double)ns * s->scale, 0x1p62);
 }
 
-/* Before and behind all work of a step; a step that is repeated ends again. */
+/*
+ * Mark the beginning and the end of a step: to be called before and behind all of its work. A step
+ * that is repeated has one beginning; its last end counts.
+ */
 CUresult mm_stamps_begin(struct mm_stamps *s, CUstream stream);
 CUresult mm_stamps_end(struct mm_stamps *s, CUstream stream);
 
 /**
- * mm_stamps_read() - the step is done
+ * mm_stamps_read() - read the times of the step that is done
  * @s:           the stream has been synchronised
  * @ret_begin_s: seconds since the start
- * @ret_end_s:   likewise
+ * @ret_end_s:   seconds since the start
  *
  * Return: 0 or the driver's result.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * suspend - the engine's swap space: where blocks of preempted sequences wait
+ * suspend - the engine's swap space, which keeps blocks of preempted sequences
  *
- * Concept:    a slot of the space holds a block; in the space as in the arena each range has a part
- *             of its own, so that neighbours are copied as one. A plan's swaps are done, and waited
- *             for, before its step: as engines do that swap on their own stream. What cannot be
- *             swapped is computed again.
+ * Concept:    a slot of the space holds a block. As in the arena, each range has a part of the
+ *             space of its own, so that adjacent blocks are copied as one piece. A plan's swaps are
+ *             done, and waited for, before its step, like in engines that swap on their compute
+ *             stream. Blocks that cannot be swapped are computed again.
  * Ownership:  the space is the memory's; the scheduler hands out its slots.
  * Threading:  the engine's thread.
  */
@@ -14,15 +14,16 @@
 #include "tools/mmserve/engine/engine.h"
 
 /*
- * Opens the space that the options ask for, or that the memory's policy is made for. Refused, or
- * without memory for it, the engine serves without: said once on stderr. Return: 0; -ECONNRESET.
+ * Opens the space that the options name, or else one that suits the memory's policy. If that is
+ * refused or there is no memory, the engine serves without a space and prints so once on stderr.
+ * Return: 0; -ECONNRESET.
  */
 int mm_suspend_open(struct mm_engine *e);
 
 /**
- * mm_suspend_run() - do a plan's swaps
- * @e:    of the plan
- * @plan: its items may be void afterwards (n_items is 0 then): a sequence has lost its KV
+ * mm_suspend_run() - do a plan's swaps, and wait for them
+ * @e:    the engine that made the plan
+ * @plan: if a sequence lost its KV, its items are void afterwards, and n_items is 0
  *
  * Return: 0; -ECONNRESET mmd is gone; -EINTR stopped; other negative errno.
  */
