@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mmserve: the reference tenant. Wiring only. */
+/*
+ * mmserve, the reference tenant: opens everything that the options name, lets the engine serve, and
+ * writes the summary.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -21,7 +24,7 @@
 
 static volatile sig_atomic_t stop_requested;
 
-struct serve { /* zeroed: nothing to give back */
+struct serve { /* zeroed: there is nothing to close */
 	struct mm_serve_options o;
 	struct mm_arch arch;
 	struct mm_requests requests;
@@ -143,7 +146,10 @@ static int open_memory(struct serve *s)
 	return connected ? EXIT_FAILURE : EXIT_NO_DAEMON;
 }
 
-/* A replay spares launches, which cost nothing on the software GPU, and tells less of each step. */
+/*
+ * By default graphs are used only on a CUDA device: on the software GPU launches cost nothing, and
+ * a step that is replayed yields fewer times.
+ */
 static int choose_graphs(struct serve *s, struct mm_engine_opts *opts)
 {
 	const bool possible = mm_graphs_possible(&s->gpu);
@@ -240,7 +246,10 @@ static int mmserve_report(struct serve *s)
 	return r;
 }
 
-/* The engine waits here with everything loaded, so that several can start as one. */
+/*
+ * Waits with everything loaded for a line on stdin, so that several engines can start at the same
+ * time.
+ */
 static int sync_start(struct serve *s, uint64_t *ret_start_ns)
 {
 	unsigned long long start_ns;

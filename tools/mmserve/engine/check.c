@@ -32,14 +32,14 @@ static int MM_PRINTF(3, 4)
 	return error;
 }
 
-/* ---- what is needed ---- */
+/* ---- tensors that the forward pass needs ---- */
 
 static int file_tensor(struct mm_memory *m, const char *name, struct mm_tensor *ret_tensor)
 {
 	return mm_plain_model_tensor(m->state, name, ret_tensor);
 }
 
-/* As for serving; of the addresses, which there are none of, nothing is kept. */
+/* Binds the weights as for serving. There are no addresses; the result is dropped. */
 static int check_needed(const struct files_check *c)
 {
 	static const struct mm_memory_ops ops = { .tensor = file_tensor };
@@ -49,7 +49,7 @@ static int check_needed(const struct files_check *c)
 	return mm_weights_bind(&files, c->arch, false, &weights, c->err);
 }
 
-/* ---- what is left over ---- */
+/* ---- tensors that the forward pass does not read ---- */
 
 static bool is_read(const struct mm_arch *arch, const char *name)
 {
@@ -66,7 +66,7 @@ static bool is_read(const struct mm_arch *arch, const char *name)
 	return false;
 }
 
-/* Buffers that older files hold, and tensors beside the decoder: of other heads. */
+/* True for buffers that older files have, and for tensors outside the decoder, of other heads. */
 static bool is_harmless(const char *name)
 {
 	return strstr(name, ".rotary_emb.") || strcmp(name, "model.decoder.version") == 0 ||
@@ -90,9 +90,9 @@ static const struct mm_st_tensor *find_tensor(const struct files_check *c, const
 }
 
 /*
- * A tied model whose files have a head, too. Equal, they were written by a program that did not
- * care; else one of the two is wrong, and others do not agree which: transformers took the
- * embedding up to version 4, and takes the head from 5 on.
+ * Checks a tied model whose files have a head, too. It passes if the head equals the embedding.
+ * Otherwise one of the two is wrong, and programs do not agree which: transformers uses the
+ * embedding up to version 4, and the head from version 5 on.
  */
 static int check_second_head(const struct files_check *c, const struct mm_st_tensor *head,
 			     const struct mm_plain_file *file)

@@ -38,7 +38,7 @@ static void MM_PRINTF(3, 4)
 	reader->error = error;
 }
 
-/* A whole number of 1..@max; @fallback (if not 0) where the key is missing or null. */
+/* Return: a whole number of 1..@max; @fallback, if it is not 0, if the key is missing or null. */
 static uint32_t get_size(struct config_reader *reader, const char *key, uint32_t max,
 			 uint32_t fallback)
 {
@@ -57,7 +57,7 @@ static uint32_t get_size(struct config_reader *reader, const char *key, uint32_t
 	return (uint32_t)json_integer_value(v);
 }
 
-/* Kernels compute in floats: 1e-60 would be 0 there, 1e60 infinite. */
+/* Reads a number that is finite and not 0 as a float, as kernels compute in floats. */
 static double config_real(struct config_reader *reader, const json_t *from, const char *key,
 			  double fallback)
 {
@@ -99,7 +99,7 @@ static bool get_bool(struct config_reader *reader, const char *key, bool fallbac
 	return json_is_true(v);
 }
 
-/* What we compute in one way only. */
+/* Refuses a model whose value of @key differs from the only one that mmserve computes. */
 static void require_bool(struct config_reader *reader, const char *key, bool want)
 {
 	if (get_bool(reader, key, want) != want)
@@ -114,7 +114,7 @@ static void require_activation(struct config_reader *reader, const char *key, co
 		config_fail(reader, -ENOTSUP, "%s is not \"%s\"", key, want);
 }
 
-/* ---- keys that stand for arithmetic that we do not have ---- */
+/* ---- keys that stand for arithmetic that mmserve does not have ---- */
 
 /* The value by which a key changes nothing. null and an absent key never change anything. */
 enum config_neutral {
@@ -124,19 +124,19 @@ enum config_neutral {
 };
 
 /*
- * What other families, or those who changed a model, say of a computation that is not that of our
- * families, and the value by which it is all the same. Engines differ in which of them they look
- * at; a file that has one is refused rather than computed wrongly.
+ * Keys of other families, or of modified models, that change the computation, and the value with
+ * which they do not. Engines differ in which of them they read; a file in which one has another
+ * value is refused rather than computed wrongly.
  */
 static const struct {
 	const char *key;
 	enum config_neutral neutral;
 } foreign_keys[] = {
-	/* numbers that stand for other numbers */
+	/* quantized weights */
 	{ "quantization_config", NEUTRAL_ABSENT },
 	{ "compression_config", NEUTRAL_ABSENT },
 	{ "quantization", NEUTRAL_ABSENT },
-	/* stacks, and what is between layers */
+	/* the stack of layers */
 	{ "is_encoder_decoder", NEUTRAL_NOTHING },
 	{ "add_cross_attention", NEUTRAL_NOTHING },
 	{ "num_experts", NEUTRAL_NOTHING },
@@ -205,7 +205,7 @@ static void require_no_foreign_keys(struct config_reader *reader)
 
 /* ---- the family ---- */
 
-/* What decides elsewhere which code runs: a file that says two things is none of ours. */
+/* Other programs choose the code by model_type: a file that contradicts itself is refused. */
 static void check_model_type(struct config_reader *reader, enum mm_family family)
 {
 	const json_t *type = json_object_get(reader->root, "model_type");
@@ -238,7 +238,7 @@ static enum mm_family config_read_family(struct config_reader *reader)
 
 /* ---- RoPE ---- */
 
-/* Newer files say rope_parameters, with theta inside, for rope_scaling beside rope_theta. */
+/* Newer files have rope_parameters, with theta inside, instead of rope_scaling and rope_theta. */
 static const json_t *rope_object(struct config_reader *reader, const char **ret_key)
 {
 	const json_t *scaling = json_object_get(reader->root, "rope_scaling");
@@ -256,7 +256,7 @@ static const json_t *rope_object(struct config_reader *reader, const char **ret_
 	return json_is_object(v) ? v : NULL;
 }
 
-/* Its name; older files spell it "type". NULL: failed. */
+/* Return: the name of the scaling, for which older files have the key "type"; NULL: failed. */
 static const char *rope_type(struct config_reader *reader, const json_t *from, const char *key)
 {
 	const json_t *type = json_object_get(from, "rope_type");
@@ -296,7 +296,7 @@ static void read_llama3(struct config_reader *reader, const json_t *from, struct
 	rope->original = (uint32_t)json_integer_value(v);
 }
 
-/* Part of each head turned, the rest not. */
+/* Refuses models in which only a part of each head is rotated. */
 static void require_whole_heads(struct config_reader *reader, const json_t *from)
 {
 	const json_t *part = json_object_get(from, "partial_rotary_factor");
@@ -359,7 +359,7 @@ static void config_read_sizes(struct config_reader *reader, struct mm_arch *a)
 	a->head_dim = a->hidden / a->heads;
 }
 
-/* Only the newest of a text; where there are no more positions than that it is all of it. */
+/* Refuses a sliding window of attention, unless it is as large as the longest context. */
 static void require_no_window(struct config_reader *reader, const struct mm_arch *a)
 {
 	if (is_given(reader, "sliding_window") &&
@@ -367,14 +367,14 @@ static void require_no_window(struct config_reader *reader, const struct mm_arch
 		refuse_value(reader, "sliding_window");
 }
 
-/* Where the family knows but one value: what follows from the others. */
+/* Refuses a value of @key other than @want, which the family's other values imply. */
 static void require_size(struct config_reader *reader, const char *key, uint32_t want)
 {
 	if (is_given(reader, key) && get_size(reader, key, UINT32_MAX, 0) != want)
 		refuse_value(reader, key);
 }
 
-/* Newer files say of each layer how far it looks. */
+/* Newer files have a type of attention for each layer: all must be full. */
 static void require_full_attention(struct config_reader *reader)
 {
 	const json_t *types = json_object_get(reader->root, "layer_types"), *type;
@@ -400,8 +400,8 @@ static void read_llama(struct config_reader *reader, struct mm_arch *a)
 	read_rope(reader, &a->rope);
 	require_bool(reader, "mlp_bias", false);
 	/*
-	 * Qwen 2 has a window beside this only where it is true, and its biases whatever a file
-	 * says.
+	 * Qwen 2 has a window only if this is true, and always has biases, so the keys below do not
+	 * apply to it.
 	 */
 	require_bool(reader, "use_sliding_window", false);
 	if (a->family == MM_FAMILY_QWEN2)

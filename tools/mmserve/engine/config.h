@@ -30,6 +30,7 @@ int mm_serve_open(const char *path, const char **ret_why);
  * @ret_arch: written only on success
  * @err:      gets the sentence of a failure; MM_SERVE_ERROR_BYTES
  *
- * Return: 0; -ENOENT and the like; -EBADMSG malformed; -ENOTSUP a model that mmserve cannot compute.
+ * Return: 0; -ENOENT and the like; -EBADMSG malformed; -ENOTSUP a model that mmserve cannot
+ * compute.
  */
 int mm_config_load(const char *dir, struct mm_arch *ret_arch, char *err);

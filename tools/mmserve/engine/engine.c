@@ -11,9 +11,9 @@
 #include "libclient/base/base.h"
 #include "tools/mmserve/engine/suspend.h"
 
-#define POLL_NS         (20 * MM_NS_PER_MS) /* at most, when nothing can run */
-#define RETIRED_POLL_NS (MM_NS_PER_MS / 5)  /* at most, while the device works on moves */
-#define VOID_STEPS_MAX  1000u               /* in a row: then something is wrong with mmd */
+#define POLL_NS         (20 * MM_NS_PER_MS) /* longest wait when nothing can run */
+#define RETIRED_POLL_NS (MM_NS_PER_MS / 5)  /* longest wait while the device works on moves */
+#define VOID_STEPS_MAX  1000u               /* so many void steps in a row end the run */
 
 static uint64_t now_ns(void)
 {
@@ -38,7 +38,7 @@ static int engine_fail_gpu(struct mm_engine *e, CUresult r, const char *what)
 	return mm_gpu_errno(r);
 }
 
-/* ---- the memory, for kvman ---- */
+/* ---- the memory's functions for kvman ---- */
 
 static int kvman_want(void *context, uint32_t chunks_total)
 {
@@ -119,7 +119,7 @@ static const struct mm_kvman_ops kvman_ops = {
 	.load = kvman_report_load,
 };
 
-/* ---- making ---- */
+/* ---- setting up ---- */
 
 static uint32_t longest_request_tokens(const struct mm_engine *e)
 {
@@ -343,7 +343,7 @@ static int engine_handle_events(struct mm_engine *e, uint64_t now)
 			r = engine_fail(e, -ECONNRESET, "the connection to mmd is over");
 			break;
 		case MM_EVENT_SWAPPED:
-		case MM_EVENT_TURN_BEGIN: /* asked for before each step: turn_want() */
+		case MM_EVENT_TURN_BEGIN: /* turn_request() checks for the turn before each step */
 		case MM_EVENT_TURN_END:
 		case MM_EVENT_NONE:
 			break;
@@ -380,7 +380,7 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 	mm_forward_derive(&e->forward);
 }
 
-/* Before which layer this step breaks off, by --break-steps; none of the model's: it does not. */
+/* Return: the layer before which --break-steps breaks this step off; UINT32_MAX: it does not. */
 static uint32_t break_layer(struct mm_engine *e)
 {
 	uint64_t *state = &e->break_random;
@@ -393,7 +393,7 @@ static uint32_t break_layer(struct mm_engine *e)
 	return (uint32_t)((*state >> 43) % e->weights->arch.layers);
 }
 
-/* Return: as mm_step_end(): -ECANCELED means again. */
+/* Return: as mm_step_end(); -ECANCELED: the step is void and is to be computed again. */
 static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 {
 	int r = e->memory->ops->step_begin(e->memory);
@@ -415,7 +415,7 @@ static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 	return r ? r : -ECANCELED;
 }
 
-/* By the driver's name for it, if it was the driver. */
+/* Describes a failed step by the driver's name of the error if the driver reported one. */
 static int engine_fail_step(struct mm_engine *e, int error)
 {
 	if (!e->forward.error)
@@ -471,11 +471,10 @@ static int engine_take_results(struct mm_engine *e, const struct mm_sched_plan *
 	return 0;
 }
 
-/* What the step was like. */
 static void count_step(struct mm_engine *e, const struct mm_sched_plan *plan,
 		       const struct mm_step_info *info, double begin_s, double end_s)
 {
-	/* By events around the waits: of the device, however slow it is made. */
+	/* The stall is measured by events on the device, so the time scale does not apply. */
 	const double stall_s = (double)info->stall_ns / (double)MM_NS_PER_S;
 	struct mm_stats *stats = &e->stats;
 
@@ -518,7 +517,7 @@ static int engine_step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	return engine_take_results(e, plan, end_s);
 }
 
-/* Nothing can run: until something arrives or mmd says something. */
+/* Nothing can run: waits until a request arrives or an event of the memory, or for POLL_NS. */
 static void wait_idle(struct mm_engine *e, uint64_t now)
 {
 	struct pollfd fd = { .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN };
@@ -537,7 +536,7 @@ static void wait_idle(struct mm_engine *e, uint64_t now)
 	ppoll(&fd, fd.fd >= 0, &timeout, NULL);
 }
 
-/* A request that memory is denied for too long is refused. */
+/* Refuses a request that got no memory for too long. */
 static int check_stuck(struct mm_engine *e, uint64_t now)
 {
 	const uint32_t seq = mm_kvman_stuck(&e->kvman, now);
@@ -556,7 +555,7 @@ static bool all_done(const struct mm_engine *e)
 	return e->next_arrival == e->requests->n && !e->sched.n_waiting && !e->sched.n_running;
 }
 
-/* Where tenants share the device's time: -EAGAIN while it is somebody else's. */
+/* Return: 0 this tenant may compute; -EAGAIN another tenant has the turn. */
 static int turn_request(struct mm_engine *e)
 {
 	if (!e->sched.n_waiting && !e->sched.n_running)
@@ -564,7 +563,7 @@ static int turn_request(struct mm_engine *e)
 	return e->memory->ops->turn_want(e->memory);
 }
 
-/* Those that leave for chunks that are asked back: before these are emptied. */
+/* Preempts sequences for chunks that are reclaimed, before these are emptied. */
 static int engine_evict(struct mm_engine *e, uint64_t now)
 {
 	const struct mm_sched_plan *plan = mm_kvman_evict(&e->kvman, now);
@@ -674,7 +673,7 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 			r = engine_iterate(e);
 		engine_report_progress(e);
 	}
-	/* Whoever was thrown out with the last step has not served to the end as it should. */
+	/* If mmd has ended the connection during the last step, the run has failed. */
 	if (!r)
 		r = engine_handle_events(e, now_ns());
 	e->stats.end_s = mm_stamps_at(&e->stamps, now_ns());

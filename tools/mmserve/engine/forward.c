@@ -29,7 +29,7 @@ static int load_kernels(struct mm_forward *f, char *err)
 	if (r)
 		return r;
 	for (enum mm_kernel k = 0; k < MM_KERNEL_COUNT; k++) {
-		if (k == MM_KERNEL_GEMM) /* open_gemm() asks for what it needs */
+		if (k == MM_KERNEL_GEMM) /* open_gemm() loads it if it needs it */
 			continue;
 		res = mm_gpu_kernel(f->gpu, f->module, mm_kernel_name(k), &f->functions[k]);
 		if (res)
@@ -54,8 +54,8 @@ static int open_gemm(struct mm_forward *f, char *err)
 }
 
 /*
- * Host words of a batch of @rows rows: ids, positions, rows, samples, tables; behind the most of
- * them next.
+ * Return: the words of the host side of a batch of @rows rows: ids, positions, rows, samples and
+ * tables. next is behind those of max_rows rows.
  */
 static size_t input_words(const struct mm_forward_opts *o, uint32_t rows)
 {
@@ -68,8 +68,8 @@ static uint32_t n_checksums(const struct mm_forward *f)
 }
 
 /*
- * Copies on a stream are only asynchronous, and graphs only hold them, where the host's side is
- * pinned.
+ * The host side is pinned: otherwise copies on a stream are not asynchronous, and cannot be
+ * captured in graphs.
  */
 static int allocate_host(struct mm_forward *f, char *err)
 {
@@ -93,7 +93,8 @@ static int allocate_host(struct mm_forward *f, char *err)
 }
 
 /*
- * Of attention's scratch: where many rows of long contexts need more, each row keeps to one block.
+ * The most bytes of attention's scratch. In passes whose rows would need more, each row uses one
+ * block.
  */
 #define PARTIAL_BYTES_MAX (256ull << 20)
 
@@ -111,14 +112,14 @@ static void splits_size(struct mm_forward *f)
 		f->split_rows = (uint32_t)MM_MIN(o->max_rows, PARTIAL_BYTES_MAX / token);
 }
 
-/* Lays the workspace out from its base; returns its size. */
+/* Lays the workspace out from its base. Return: its size in bytes. */
 static uint64_t workspace_lay_out(struct mm_forward *f)
 {
 	const struct mm_forward_opts *o = &f->opts;
 	const struct mm_arch *a = &f->weights->arch;
 	const uint64_t q_dim = (uint64_t)a->heads * a->head_dim;
 	const uint64_t wide = MM_MAX(a->hidden, a->embed_dim);
-	/* What products are written into has room for whole ones. */
+	/* Outputs of products have room for whole tiles. */
 	const uint64_t tokens = mm_gemm_room(f->gemm, o->max_tokens);
 	const uint64_t rows = mm_gemm_room(f->gemm, o->max_rows);
 	const uint64_t partial =
@@ -171,7 +172,7 @@ static int allocate_device(struct mm_forward *f, char *err)
 	return 0;
 }
 
-/* Attention's counters are zero between launches; the steps come behind on the same stream. */
+/* Clears attention's counters, which are zero between launches, before the steps on the stream. */
 static CUresult clear_counters(struct mm_forward *f)
 {
 	const uint64_t n = (uint64_t)f->split_rows * f->weights->arch.heads;
@@ -218,7 +219,7 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 		return forward_fail(f, res, "device memory for attention", err);
 	res = upload_frequencies(f);
 	/*
-	 * A copy from pageable memory may be under way still, and our stream does not wait for it.
+	 * A copy from pageable memory may not be complete yet, and the stream does not wait for it.
 	 */
 	if (!res)
 		res = f->gpu->cuCtxSynchronize();
@@ -262,7 +263,7 @@ static int run_layer(struct mm_forward *f, uint32_t layer)
 	return r ? r : mm_gpu_errno(f->error);
 }
 
-/* The kernel adds to what is there. */
+/* Clears the checksums, as the kernel adds to them. */
 static void clear_checksums(struct mm_forward *f)
 {
 	if (f->opts.verify)
@@ -282,8 +283,8 @@ static void fetch_checksums(struct mm_forward *f)
 }
 
 /*
- * Splits that hold the context. Rounded up to a power of two: few graphs serve contexts of every
- * length.
+ * Return: the splits that hold the context, rounded up to a power of two, so that few graphs serve
+ * contexts of all lengths.
  */
 static uint32_t bound_splits(const struct mm_forward *f, uint32_t context)
 {
@@ -314,7 +315,7 @@ void mm_forward_derive(struct mm_forward *f)
 
 int mm_forward_step(struct mm_forward *f)
 {
-	mm_assert(f->batch.n_rows && f->batch.splits); /* mm_forward_derive() */
+	mm_assert(f->batch.n_rows && f->batch.splits); /* set by mm_forward_derive() */
 	f->error = CUDA_SUCCESS;
 	mm_pass_note(f, f->gpu->cuMemcpyHtoDAsync(f->w.ids, f->host,
 						  input_words(&f->opts, f->batch.n_rows) * 4,

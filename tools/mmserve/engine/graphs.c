@@ -36,7 +36,7 @@ void mm_graphs_done(struct mm_graphs *g)
 	*g = (struct mm_graphs){ 0 };
 }
 
-/* A place for a size that has none. */
+/* Return: an entry for a new size: a free one, or else the least recently used one, dropped. */
 static struct mm_graph *graphs_make_room(struct mm_graphs *g)
 {
 	struct mm_graph *oldest = g->all;
@@ -51,8 +51,8 @@ static struct mm_graph *graphs_make_room(struct mm_graphs *g)
 }
 
 /*
- * The entry of the batch's size. NULL: it is no batch of decodes, or the first of its size, which
- * gets one.
+ * Return: the entry of the batch's size. NULL if the batch is not all decodes, or is the first of
+ * its size, for which an entry is added.
  */
 static struct mm_graph *find_or_add(struct mm_graphs *g)
 {
@@ -74,7 +74,7 @@ static struct mm_graph *find_or_add(struct mm_graphs *g)
 	return NULL;
 }
 
-/* The device's part failed: from now on without, or not at all. */
+/* A capture failed on the device: graphs are not used any more, or, with must, the step fails. */
 static int graphs_give_up(struct mm_graphs *g, CUresult r)
 {
 	fprintf(stderr, "mmserve: a step cannot be captured as a graph%s: %s\n",
@@ -86,7 +86,7 @@ static int graphs_give_up(struct mm_graphs *g, CUresult r)
 	return -ECANCELED;
 }
 
-/* Ends the capture whatever happened in it. */
+/* Ends the capture, even after an error; makes a graph of it if @wanted. */
 static CUresult end_capture(struct mm_graphs *g, bool wanted, CUgraphExec *ret_exec)
 {
 	const struct mm_gpu_api *gpu = g->forward->gpu;
@@ -131,7 +131,7 @@ int mm_graphs_step(struct mm_graphs *g)
 	if (!graph)
 		return mm_forward_step(f);
 	timed = f->memory->ops->step_wants_times(f->memory);
-	/* What is launched as one does not break off. */
+	/* A graph cannot break off between two layers. */
 	if (graph->exec[timed] && f->break_at < f->weights->arch.layers)
 		return mm_forward_step(f);
 	if (!graph->exec[timed])

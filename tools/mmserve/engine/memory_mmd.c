@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's memory when mmd lends it: each function calls libclient. See memory.h. */
 #include "tools/mmserve/engine/memory.h"
 
 #include <errno.h>
@@ -15,9 +16,9 @@ struct mmd_memory {
 	struct mm_model *model;
 	struct mm_kv *kv;
 	struct mm_swap *swap;
-	struct mm_gate_times *times; /* of graphs that are timed; NULL: there was none yet */
-	const char *dir;             /* of the model; borrowed */
-	/* of a model that mmd keeps on a disk; opened when asked for */
+	struct mm_gate_times *times; /* for graphs that are timed; NULL: none was captured yet */
+	const char *dir;             /* the model's folder; borrowed */
+	/* If mmd keeps the model on disk, its files are opened when their bytes are needed. */
 	struct mm_plain_model files;
 	bool files_open;
 };
@@ -251,9 +252,9 @@ static const struct mm_memory_ops mmd_memory_ops = {
 };
 
 /*
- * What KV can have of the pool at most: all but what of the model never leaves, which is its
- * resident group and a slot for the largest layer. How many layers mmd takes, and what others hold,
- * may change.
+ * Return: the most pages of the pool that KV can have: all but those that the model never lends,
+ * which are its resident group and a slot for the largest layer. How many layers are away, and what
+ * other tenants hold, may change.
  */
 static uint64_t kv_pages_most(const struct mm_client_info *info, const struct mm_model_info *model)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's memory without mmd: allocated once, it never grows or shrinks. See memory.h. */
 #include "tools/mmserve/engine/memory.h"
 
 #include <errno.h>

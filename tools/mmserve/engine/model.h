@@ -41,7 +41,8 @@ static inline const struct mm_bound *mm_weights_at(const struct mm_weights *w, u
  * @ret_weights: written only on success; give back with mm_weights_done()
  * @err:         gets the sentence of a failure; MM_SERVE_ERROR_BYTES
  *
- * Return: 0; -EBADMSG a tensor is missing or has not the shape that follows from config.json; -ENOMEM.
+ * Return: 0; -EBADMSG a tensor is missing or has not the shape that follows from config.json;
+ * -ENOMEM.
  */
 int mm_weights_bind(struct mm_memory *memory, const struct mm_arch *arch, bool checksums,
 		    struct mm_weights *ret_weights, char *err);

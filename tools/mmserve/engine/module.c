@@ -12,9 +12,9 @@
 
 struct module_choice {
 	const char *name;
-	const char *file, *fast_file; /* fast_file: NULL: the same */
-	bool software;                /* which of the two runs it */
-	const char *absent;           /* why it may not be there */
+	const char *file, *fast_file; /* fast_file NULL: same as file */
+	bool software;                /* the software GPU runs it, else a CUDA device */
+	const char *absent;           /* why the file may be missing */
 };
 
 static const struct module_choice modules[] = {

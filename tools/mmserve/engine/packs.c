@@ -6,6 +6,7 @@
 
 #include "libclient/base/base.h"
 
+/* A rule of two members ends with MM_W_COUNT. */
 static const enum mm_weight rules[MM_PACKS_MAX][MM_PACK_WIDEST] = {
 	{ MM_W_Q, MM_W_K, MM_W_V },
 	{ MM_W_Q_BIAS, MM_W_K_BIAS, MM_W_V_BIAS },

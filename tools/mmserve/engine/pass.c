@@ -24,7 +24,7 @@ void mm_pass_launch(struct mm_forward *f, enum mm_kernel kernel, void *args)
 
 struct activations { /* a matrix of activations */
 	CUdeviceptr va;
-	uint32_t stride; /* floats of a row */
+	uint32_t stride; /* floats from one row to the next */
 };
 
 /* A linear layer: out = x . w + bias, the bias only where the model has one. */
@@ -33,7 +33,7 @@ struct linear_layer {
 	uint32_t outputs, k;
 };
 
-/* @bias: any, where only pass_multiply() follows. */
+/* @bias has no effect if only pass_multiply() follows. */
 static struct linear_layer pass_linear(const struct mm_forward *f, uint32_t layer,
 				       enum mm_weight weight, enum mm_weight bias)
 {
@@ -77,7 +77,7 @@ static void pass_apply(struct mm_forward *f, const struct linear_layer *l, CUdev
 	add_bias(f, l, out, rows);
 }
 
-/* @gain: the norm's; its bias is the next role. @out may be @x. */
+/* Enqueues a norm. @gain is its gain, and the next role is its bias. @out may be @x. */
 static void pass_norm(struct mm_forward *f, uint32_t layer, enum mm_weight gain, CUdeviceptr x,
 		      CUdeviceptr out, uint32_t rows)
 {
@@ -163,7 +163,7 @@ static struct mm_kv_layout kv_layout(const struct mm_forward *f, uint32_t layer)
 				      .dtype = f->opts.kv_dtype };
 }
 
-/* attention = softmax(q . k) . v; x itself is not touched. */
+/* Computes attention = softmax(q . k) . v; x is not changed. */
 static void pass_attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const struct mm_arch *a = &f->weights->arch;
@@ -193,7 +193,7 @@ static void pass_attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 
 /* ---- feed-forward ---- */
 
-/* inner = silu(gate . x) * (up . x) */
+/* Computes inner = silu(gate . x) * (up . x). */
 static void pass_mlp_gated(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const uint32_t ffn = f->weights->arch.ffn, n = f->batch.n_tokens;
@@ -212,7 +212,7 @@ static void pass_mlp_gated(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 	mm_pass_launch(f, MM_KERNEL_SWIGLU, &swiglu);
 }
 
-/* inner = relu(up . x + bias) */
+/* Computes inner = relu(up . x + bias). */
 static void pass_mlp_plain(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const uint32_t ffn = f->weights->arch.ffn, n = f->batch.n_tokens;
@@ -223,9 +223,9 @@ static void pass_mlp_plain(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 	mm_pass_launch(f, MM_KERNEL_RELU, &relu);
 }
 
-/* ---- the whole ---- */
+/* ---- layers and steps ---- */
 
-/* x += block(norm(x)), or x = norm(x + block(x)) */
+/* Computes x += block(norm(x)), or x = norm(x + block(x)) if the model has post_norm. */
 static void pass_residual(struct mm_forward *f, uint32_t layer, enum mm_weight gain,
 			  void (*block)(struct mm_forward *f, uint32_t layer, CUdeviceptr x),
 			  CUdeviceptr result, enum mm_weight weight, enum mm_weight bias)

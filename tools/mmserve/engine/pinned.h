@@ -2,8 +2,8 @@
 /*
  * pinned - host memory that the device can copy from and to by itself
  *
- * Concept:   the driver allocates the memory; if it cannot, the memory comes from aligned_alloc() and
- *            is registered with the driver.
+ * Concept:   the driver allocates the memory; if it cannot, the memory comes from aligned_alloc()
+ *            and is registered with the driver.
  * Ownership: mm_pinned_free() frees what mm_pinned_alloc() returned.
  * Threading: none; the context is current.
  */

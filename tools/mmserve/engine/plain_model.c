@@ -49,7 +49,7 @@ static int model_file_open(const struct plain_model_opener *o, const char *name,
 	return mm_serve_open(path, ret_why);
 }
 
-/* ---- which files ---- */
+/* ---- the list of files ---- */
 
 static int model_file_add(const struct plain_model_opener *o, struct mm_plain_model *m,
 			  const char *name)
@@ -159,7 +159,7 @@ static int model_config_read(struct plain_model_opener *o)
 	return r ? plain_model_fail(o, r, "%s", why.text) : 0;
 }
 
-/* libclient's meaning of a packing list, for the loader's own functions. */
+/* Adds a rule of libclient's packing list to those of the loader. */
 static int pack_add(const struct plain_model_opener *o, const struct mm_pack *pack,
 		    struct mm_packs *packs)
 {
@@ -242,7 +242,8 @@ static int plain_model_upload(const struct plain_model_opener *o, struct mm_plai
 						mm_gpu_strerror(o->gpu, r));
 	}
 	/*
-	 * Copies from pageable memory may be under way still, and no stream of ours waits for them.
+	 * Copies from pageable memory may not be complete yet, and the engine's stream does not
+	 * wait for them.
 	 */
 	r = o->gpu->cuCtxSynchronize();
 	return r ? plain_model_fail(o, mm_gpu_errno(r), "cannot copy the weights: %s",
@@ -306,7 +307,7 @@ void mm_plain_model_close(const struct mm_gpu_api *gpu, struct mm_plain_model *m
 	*m = (struct mm_plain_model){ 0 };
 }
 
-/* ---- asking ---- */
+/* ---- looking up tensors ---- */
 
 static int tensor_compare_name(const void *name, const void *tensor)
 {

@@ -23,7 +23,7 @@ static uint64_t summary_count(const json_t *summary, const char *key)
 	return n > 0 ? (uint64_t)n : 0;
 }
 
-/* Of three to four digits, in the unit that they fit. */
+/* Formats a time with three or four digits, in the unit that suits it. */
 static const char *seconds_text(double s, char text[32])
 {
 	if (s >= 100)

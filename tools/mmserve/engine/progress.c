@@ -52,8 +52,8 @@ static void progress_line_make(const struct mm_progress *p, char *line, size_t b
 }
 
 /*
- * A terminal that was stopped takes nothing: whoever waited for it would keep pages that others
- * need.
+ * Writes only if the terminal accepts output: if it is stopped, the engine must not wait for it, as
+ * other tenants need pages back.
  */
 static void progress_text_write(const struct mm_progress *p, const char *text)
 {
@@ -63,7 +63,7 @@ static void progress_text_write(const struct mm_progress *p, const char *text)
 		(void)!write(p->fd, text, strlen(text));
 }
 
-/* A line that is longer than the terminal is wide would not be cleared. */
+/* Cuts the line to the terminal's width, as a longer one could not be cleared. */
 static void progress_line_write(const struct mm_progress *p)
 {
 	struct winsize size = { 0 };
@@ -86,7 +86,7 @@ static void *progress_thread(void *arg)
 	return NULL;
 }
 
-/* Signals are the caller's: it asks for them between two steps. */
+/* The thread blocks all signals, which the caller handles between two steps. */
 static int progress_thread_start(struct mm_progress *p)
 {
 	sigset_t all, old;
@@ -109,7 +109,7 @@ void mm_progress_start(struct mm_progress *p, int fd, const char *subject)
 	p->stop_fd = eventfd(0, EFD_CLOEXEC);
 	if (p->stop_fd < 0)
 		return;
-	progress_line_write(p); /* and not only when the thread comes to it */
+	progress_line_write(p); /* at once, without waiting for the thread */
 	p->on = progress_thread_start(p) == 0;
 	if (!p->on)
 		mm_close_fd(&p->stop_fd);
@@ -119,7 +119,10 @@ void mm_progress_serve(struct mm_progress *p, uint64_t requests)
 {
 	word_put(&p->requests, requests);
 	__atomic_store_n(&p->serving_since_ns, mm_now_ns(), __ATOMIC_RELEASE);
-	/* Two may write at once: each write is a line of its own, and the next replaces it. */
+	/*
+	 * Both threads may write at the same time: each write is a whole line that replaces
+	 * another.
+	 */
 	if (p->on)
 		progress_line_write(p);
 }

@@ -37,11 +37,11 @@ static double seconds_rounded(double s)
 	return round(s * 1e6) / 1e6;
 }
 
-/* ---- a request's line: by hand, as it is written between two steps ---- */
+/* ---- a request's line: built by hand, which is fast, as it is written between two steps ---- */
 
-#define NUMBER_BYTES 24u /* at most, with a comma */
+#define NUMBER_BYTES 24u /* longest number, with a comma */
 #define LINE_BYTES \
-	2048u /* all but the lists: keys, an id and a sentence, each byte of them escaped */
+	2048u /* a line without its lists: keys, an id and a sentence with each byte escaped */
 
 static char *report_put(char *at, const char *text)
 {
@@ -79,7 +79,7 @@ static char *put_key(char *at, const char *key)
 	return report_put(at, "\":");
 }
 
-/* Nothing when memory is short. */
+/* Writes nothing if there is no memory. */
 static char *put_string(char *at, const char *text)
 {
 	json_t *string = json_string(text);
@@ -158,7 +158,7 @@ static void report_total(struct report_totals *t, const struct mm_requests *requ
 	}
 }
 
-/* Steps that do not tell waited as long as the mean of those that do. */
+/* Estimates the stalls of all gated steps: those not timed count as the mean of the timed ones. */
 static double all_stalls_s(const struct mm_stats *s)
 {
 	const struct mm_samples *told = &s->stalls_s;

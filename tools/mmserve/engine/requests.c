@@ -12,7 +12,7 @@
 #include "libclient/support/cleanup.h"
 #include "tools/mmserve/engine/config.h"
 
-#define TOKENS_MAX  (1u << 24) /* of one prompt or output: keeps sums far from wrapping */
+#define TOKENS_MAX  (1u << 24) /* most tokens of a prompt or output, so that sums cannot wrap */
 #define ARRIVAL_MAX 1e9
 
 static const char csv_header[] = "arrival_s,prompt_tokens,output_tokens";
@@ -41,7 +41,7 @@ static int MM_PRINTF(2, 3)
 	return -EBADMSG;
 }
 
-/* One step of splitmix64: a counter in, well mixed bits out. */
+/* One step of splitmix64, which turns a counter into well mixed bits. */
 static uint64_t random_mix(uint64_t x)
 {
 	x += UINT64_C(0x9e3779b97f4a7c15);
@@ -200,7 +200,7 @@ static int read_json_line(struct requests_reader *reader, const char *text)
 	return 0;
 }
 
-/* A count of 1..TOKENS_MAX that ends at @end. */
+/* Parses a number of 1..TOKENS_MAX that is followed by @end, and moves @text behind both. */
 static int request_parse_count(const char **text, char end, uint32_t *ret_count)
 {
 	char *stop;
@@ -305,8 +305,8 @@ int mm_requests_read(const char *path, bool csv, const struct mm_requests_opts *
 	}
 	r = requests_read_lines(&reader, file, csv);
 	/*
-	 * A trace may have no rows: a tenant that is only there. A file without a line is a
-	 * mistake.
+	 * A trace may have no rows, for a tenant that only holds memory. A file without a line is
+	 * refused.
 	 */
 	if (!r && !reader.line)
 		r = requests_fail(&reader, "it is empty");

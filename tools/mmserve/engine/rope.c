@@ -6,8 +6,7 @@
 static double rope_scale_llama3(const struct mm_rope *rope, double frequency)
 {
 	const double wavelength = 2 * M_PI / frequency;
-	const double rotations =
-		rope->original / wavelength; /* over the unscaled model's context */
+	const double rotations = rope->original / wavelength; /* in the unscaled model's context */
 	double keep;
 
 	if (rotations > rope->high_factor)

@@ -4,7 +4,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/base/base.h"
 
-#define ANCHOR_TRIES 16 /* the host may be interrupted between two looks at its clock */
+#define ANCHOR_TRIES 16 /* the host may be interrupted between two readings of its clock */
 
 CUresult mm_stamps_init(struct mm_stamps *s, const struct mm_gpu_api *gpu, bool device,
 			double scale)

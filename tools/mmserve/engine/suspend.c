@@ -9,8 +9,8 @@
 #include "libclient/support/clock.h"
 #include "libclient/base/base.h"
 
-#define AUTO_SHARES 2u   /* of the static share: room for so many times what can run */
-#define POLL_MS     1000 /* at most, between two looks at signals */
+#define AUTO_SHARES 2u   /* swap space per static share, unless the options name a size */
+#define POLL_MS     1000 /* longest time between two checks for signals */
 
 static uint64_t slot_bytes(const struct mm_engine *e)
 {
@@ -22,7 +22,9 @@ static void go_without(const char *why)
 	fprintf(stderr, "mmserve: no swap space, what is preempted is computed again: %s\n", why);
 }
 
-/* Without one, e->chunks_share is the whole arena. */
+/*
+ * Return: true if swapping is useful and the share is known; else chunks_share is the whole arena.
+ */
 static bool share_known(const struct mm_engine *e)
 {
 	return e->memory->swaps && (e->memory->fixed || e->opts.kv_share_bytes);
@@ -51,7 +53,7 @@ int mm_suspend_open(struct mm_engine *e)
 		return r;
 	if (!r)
 		r = mm_sched_set_swap(&e->sched, (uint32_t)slots);
-	/* Nobody asked for it: mmd need not have it. */
+	/* No option requested the space, so mmd may have none. */
 	if (r && by_policy && !e->memory->fixed)
 		return 0;
 	if (r)
@@ -65,19 +67,21 @@ struct swap_run { /* of a plan's swaps */
 	struct mm_engine *e;
 	const struct mm_sched_plan *plan;
 	uint64_t now_ns;
-	uint32_t flying;      /* lists under way */
-	uint32_t first, last; /* the swaps that the list being made may have pieces of */
+	uint32_t flying;      /* lists that were sent and are not done */
+	uint32_t first, last; /* the swaps that the current list may have pieces of */
 	uint32_t n;
 	struct mm_swap_piece pieces[MM_SWAP_PIECES];
 };
 
-/* Waits for the end of a list; the memory's events are answered meanwhile. */
+/* Waits until a list is done, and handles the memory's events meanwhile. */
 static int wait_one(struct mm_engine *e, struct mm_swap_done *ret_done)
 {
 	struct pollfd fd = { .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN };
 
 	for (;;) {
-		/* Events first: what is done after them makes the fd readable. */
+		/*
+		 * Events are handled first: a list that is done after that makes the fd readable.
+		 */
 		int r = mm_engine_events(e);
 
 		if (!r)
@@ -115,7 +119,7 @@ static int suspend_flush(struct swap_run *run)
 		run->flying += !r;
 		if (r != -EAGAIN)
 			break;
-		/* All lists are under way: one must land first. */
+		/* As many lists as possible are under way: one must be done first. */
 		r = run->flying ? suspend_wait(run) : -EPROTO;
 		if (!r)
 			r = -EAGAIN;
@@ -138,7 +142,7 @@ static int suspend_add_piece(struct swap_run *run, uint32_t swap, uint32_t range
 	return run->n == MM_SWAP_PIECES ? suspend_flush(run) : 0;
 }
 
-/* Range by range, so that blocks that are neighbours follow each other. */
+/* Adds the pieces range by range, so that pieces of adjacent blocks follow each other. */
 static int suspend_send_range(struct swap_run *run, uint32_t first, uint32_t end)
 {
 	int r = 0;
@@ -152,8 +156,8 @@ static int suspend_send_range(struct swap_run *run, uint32_t first, uint32_t end
 }
 
 /*
- * Blocks that have just moved may be swapped out: the copies by mmd are not ordered with our
- * stream.
+ * Waits for moves of blocks: these may be swapped out now, and mmd's copies are not ordered with
+ * the engine's stream.
  */
 static int moves_settle(struct mm_engine *e)
 {

@@ -23,7 +23,7 @@ int mm_suspend_open(struct mm_engine *e);
 /**
  * mm_suspend_run() - do a plan's swaps, and wait for them
  * @e:    the engine that made the plan
- * @plan: if a sequence lost its KV, its items are void afterwards, and n_items is 0
+ * @plan: if a swap in fails, its items are void afterwards, and n_items is 0
  *
  * Return: 0; -ECONNRESET mmd is gone; -EINTR stopped; other negative errno.
  */

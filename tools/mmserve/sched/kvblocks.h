@@ -2,15 +2,15 @@
 /*
  * kvblocks - which blocks of the KV arena are in use
  *
- * Concept:    the arena consists of chunks, which mmd grants, and a chunk of blocks, which sequences
- *             hold: block_tokens tokens of every layer. Blocks are numbered through the whole
- *             arena; only those of usable chunks exist. The lowest free block is handed out first,
- *             so that the high chunks become empty and can be released. A chunk is removed in two
- *             phases. While it drains, none of its blocks is handed out, and those in use are moved
- *             or freed. Once it is retired, no block of it is in use and no later work refers to
- *             it, but work that was enqueued before may. When that work is done, the chunk is
- *             removed. The cost per step does not grow with the number of chunks, except for a scan
- *             of a bitmap of them.
+ * Concept:    the arena consists of chunks, which mmd grants, and a chunk of blocks, which
+ *             sequences hold: block_tokens tokens of every layer. Blocks are numbered through the
+ *             whole arena; only those of usable chunks exist. The lowest free block is handed out
+ *             first, so that the high chunks become empty and can be released. A chunk is removed
+ *             in two phases. While it drains, none of its blocks is handed out, and those in use
+ *             are moved or freed. Once it is retired, no block of it is in use and no later work
+ *             refers to it, but work that was enqueued before may. When that work is done, the
+ *             chunk is removed. The cost per step does not grow with the number of chunks, except
+ *             for a scan of a bitmap of them.
  * Ownership:  only mm_kvblocks_init() allocates. A caller of mm_kvblocks_get() owns the block until
  *             mm_kvblocks_put().
  * Threading:  the engine's thread only.

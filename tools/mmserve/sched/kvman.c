@@ -216,8 +216,8 @@ void mm_kvman_turn(struct mm_kvman *k, bool may_run)
 }
 
 /*
- * Off turn nothing computes, so waiting for sequences to end would be in vain: they are preempted at
- * once.
+ * Off turn nothing computes, so waiting for sequences to end would be in vain: they are preempted
+ * at once.
  */
 const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
 {

@@ -271,8 +271,8 @@ static void plan_swap(struct mm_sched *s, uint32_t seq, uint32_t block, uint32_t
 }
 
 /*
- * Plans to swap out the blocks of a running sequence's computed tokens, in order, or does nothing if
- * there are not enough slots.
+ * Plans to swap out the blocks of a running sequence's computed tokens, in order, or does nothing
+ * if there are not enough slots.
  */
 static bool swap_out(struct mm_sched *s, uint32_t seq)
 {

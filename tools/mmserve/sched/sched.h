@@ -146,8 +146,8 @@ void mm_sched_done(struct mm_sched *s);
 int mm_sched_set_swap(struct mm_sched *s, uint32_t slots);
 
 /*
- * A swap of the plan failed: @seq has lost its KV, which will be computed again. If the sequence was
- * being swapped in, the plan's items are void.
+ * A swap of the plan failed: @seq has lost its KV, which will be computed again. If the sequence
+ * was being swapped in, the plan's items are void.
  */
 void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns);
 
@@ -216,7 +216,8 @@ uint32_t mm_sched_blocks_wanted(struct mm_sched *s);
 void mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns);
 
 /*
- * Keeps draining chunks beyond @chunks: no more than that, the retired included, are to be released.
+ * Keeps draining chunks beyond @chunks: no more than that, the retired included, are to be
+ * released.
  */
 void mm_sched_owe_at_most(struct mm_sched *s, uint32_t chunks);
 
