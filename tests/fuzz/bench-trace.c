@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace as mmbench reads it: sorted rows of tenants that exist. */
+/* Fuzzes mmbench's reader of traces: it must yield sorted rows of tenants that exist. */
 #include <math.h>
 
 #include "tests/fuzz/input.h"
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 		mm_assert(row->output_tokens && row->output_tokens <= MM_TRACE_TOKENS_MAX);
 	}
 	mm_trace_done(&trace);
-	/* As a list of lengths: arrivals may be missing, and nothing is dropped. */
+	/* Read as a list of lengths: arrivals may be missing, and no row is dropped. */
 	if (mm_trace_read_rows(path, true, &trace, err, sizeof(err)) < 0)
 		mm_assert(err[0] && !trace.rows);
 	for (size_t i = 0; i < trace.n; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store's directory as the tenant checks it: every tensor lies in its group and can be found. */
+/* Fuzzes the tenant's check of a store's directory: tensors lie in their groups and are found. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void check_tensor(const struct mm_directory *dir, const struct mm_dir_ten
 	mm_assert(mm_directory_find(dir, t->name) == t);
 }
 
-/* Input: the head of a store, which is as long as it says, zeros behind. */
+/* Input: the head of a store whose length is the one in the head; the rest is zeros. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
 	struct mm_directory dir = { 0 };
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 		if (head.store_bytes >= size_bytes && head.store_bytes <= STORE_BYTES_MAX)
 			store_bytes = head.store_bytes;
 	}
-	/* Exactly as long as it says, so that ASan sees a read past it. */
+	/* The copy has exactly that length, so that ASan finds a read past it. */
 	store = calloc(1, store_bytes ? store_bytes : 1);
 	mm_assert(store != NULL);
 	if (size_bytes)

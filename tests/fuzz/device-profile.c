@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device's profile: whatever it says, times that follow from it are times. */
+/* Fuzzes the reader of device profiles: times computed from any profile must be valid times. */
 #include "kernels/timing/cost.h"
 #include "tests/fuzz/input.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first message of a tenant: what is accepted can be logged, what is refused has a reason. */
+/* Fuzzes a tenant's first message: accepted ones can be logged, refused ones have a reason. */
 #include <string.h>
 
 #include "mmd/shell/check.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * input - a fuzz target's bytes as a file, for parsers that take an fd or a path
+ * input - provides a fuzz target's bytes as a file, for parsers that take an fd or a path
  *
- * Concept:   one memfd per process, filled anew for every input; by path it is /proc/self/fd/N, and
- *            every open of that starts at its beginning.
+ * Concept:   one memfd per process, which is rewritten for every input. Its path is
+ *            /proc/self/fd/N, and each open of that path starts at the beginning.
+ * Ownership: the memfd lives as long as the process; callers borrow it.
  * Threading: one thread.
  */
 #pragma once
@@ -21,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
 #define INPUT_PATH_BYTES 32
 
-/* @file_bytes: at least @size_bytes; what is beyond reads as zeros. Borrowed. */
+/* Return: a borrowed fd. @file_bytes is at least @size_bytes; bytes beyond these read as zeros. */
 static inline int input_file(const uint8_t *data, size_t size_bytes, size_t file_bytes)
 {
 	static int fd = -1;

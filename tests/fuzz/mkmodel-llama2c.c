@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A llama2.c checkpoint: every row of one that is taken lies inside the file. */
+/* Fuzzes the reader of llama2.c checkpoints: rows of accepted ones must lie inside the file. */
 #include <stdlib.h>
 
 #include "tests/fuzz/input.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of shapes: what is taken is a model that mkmodel can write. */
+/* Fuzzes the reader of lists of shapes: mkmodel must be able to write each accepted model. */
 #include "tests/fuzz/input.h"
 #include "tools/lab/mkmodel/config.h"
 #include "tools/lab/mkmodel/shapes.h"

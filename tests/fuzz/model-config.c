@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.json as load reads it: layers that can be served, or a printable sentence. */
+/* Fuzzes load's reader of config.json: it yields layers to serve or a printable sentence. */
 #include <string.h>
 
 #include "mm/abi.h"

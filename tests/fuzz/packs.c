@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packing lists over a small model: whatever is accepted leaves every tensor a place of its own. */
+/* Fuzzes packing lists of a small model: with an accepted list no two tensors overlap. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +27,9 @@ static struct mm_st_tensor tensors[] = {
 };
 
 /*
- * Input: a rule a line: flags as a letter, then names between blanks, the pack's first; "-" is the
- * empty one.
+ * Input: one rule per line: the flags as a letter, then names separated by blanks, the pack's
+ *        first;
+ * "-" is the empty name.
  */
 static void read_rule(char *line, struct mm_load_pack *ret_rule)
 {

@@ -24,7 +24,7 @@ static int replay_file(const char *path)
 		fprintf(stderr, "%s: %s\n", path, strerror(errno));
 		return -1;
 	}
-	/* Exactly as large as the input, so that ASan sees a read past it. */
+	/* The copy is exactly as large as the input, so that ASan finds a read past it. */
 	data = malloc(st.st_size ? (size_t)st.st_size : 1);
 	mm_assert(data != NULL);
 	bytes = fread(data, 1, (size_t)st.st_size, file);

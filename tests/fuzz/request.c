@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests in a ring: what is accepted has a known opcode and nothing in what must be 0. */
+/* Fuzzes requests in a ring: accepted ones have a known opcode, and 0 where 0 is required. */
 #include <string.h>
 
 #include "mmd/shell/check.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A line of the admin socket: the answer, if any, is one line of JSON-RPC that a client can read.
+ * Fuzzes lines to the admin socket: an answer must be one line of JSON-RPC that a client can read.
  */
 #include "mmd/shell/rpc.h"
 
@@ -16,7 +16,7 @@ static json_t *params_echo(void *context, const json_t *params, struct mm_rpc_er
 	(void)context;
 	if (!json_is_string(word))
 		return mm_rpc_fail(error, MM_RPC_PARAMS, "word: not a string");
-	/* As methods do: what they were given appears in their sentence. */
+	/* Like real methods, it puts its parameters into its sentence. */
 	if (json_string_length(word) > 200)
 		return mm_rpc_fail(error, MM_RPC_FAILED, "too long: %s", json_string_value(word));
 	return json_deep_copy(word);

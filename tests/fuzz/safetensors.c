@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The safetensors header parser: whatever it accepts must be in bounds, tiled and sorted. */
+/* Fuzzes the parser of safetensors headers: accepted tensors are in bounds, tiled and sorted. */
 #include "libclient/model/safetensors.h"
 
 #include <string.h>
 
 #include "tests/fuzz/input.h"
 
-/* Input: 2 bytes = bytes of data behind the header, then the header. */
+/* Input: 2 bytes with the number of bytes behind the header, then the header. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
 	struct mm_safetensors st = { 0 };

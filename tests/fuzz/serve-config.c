@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.json as mmserve reads it: a shape that its kernels can compute. */
+/* Fuzzes mmserve's reader of config.json: kernels must be able to compute accepted shapes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

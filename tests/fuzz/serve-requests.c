@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mmserve accepts only requests that are in order and whose ids are in the vocabulary. */
+/* Fuzzes mmserve's reader of requests: they must be in order, with ids of the vocabulary. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define VOCAB 1000
 /*
- * A line may ask for room for millions of tokens: few lines, so that memory is not what is tested.
+ * Only few lines are read, as one line may require room for millions of tokens.
  */
 #define LINES 8
 

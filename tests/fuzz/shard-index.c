@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An index of shards as load checks it: what it accepts names each tensor where it is. */
+/* Fuzzes load's check of an index of shards: an accepted one names each tensor's right file. */
 #include <string.h>
 
 #include "libclient/model/index.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An index of shards as libclient follows it: no name that it yields leads out of the folder. */
+/* Fuzzes libclient's reader of an index of shards: no name may lead out of the folder. */
 #include <string.h>
 
 #include "libclient/model/shard_names.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A store's directory as core checks it: whatever it accepts can be copied to pages group by group.
+ * Fuzzes core's check of a store's directory: an accepted one can be copied to pages by group.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define STORE_BYTES_MAX (UINT64_C(1) << 20) /* enough for any layout of a few pages */
 
-/* Input: the head of a store, which is as long as it says, zeros behind. */
+/* Input: the head of a store whose length is the one in the head; the rest is zeros. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
 	struct mm_core_group *groups = NULL;

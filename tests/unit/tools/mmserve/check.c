@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What files hold and what config.json makes of them: nothing may be missing, and nothing left out
- * in silence.
+ * Checks files against config.json: no tensor may be missing, and none may be ignored without
+ * notice.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static struct mm_arch arch_of(enum mm_family family)
 				 .family = family };
 }
 
-/* Writes it, and reads it back as mmserve does. */
+/* Writes a model, and reads it back as mmserve does. */
 static struct mm_arch make_model(const struct mm_arch *arch, mk_row_fn *row)
 {
 	struct mk_random random = rig_random(arch, 5);
@@ -140,7 +140,7 @@ static void test_missing(void **state)
 	assert_int_equal(mm_serve_check_files(dir, &other, err), -EBADMSG);
 	assert_non_null(strstr(err, "mlp.gate_proj.weight: its shape"));
 	rig_remove(dir);
-	/* Files that cannot be read are the loader's to refuse. */
+	/* Files that cannot be read pass: the loader refuses them. */
 	assert_int_equal(mm_serve_check_files(dir, &arch, err), 0);
 }
 

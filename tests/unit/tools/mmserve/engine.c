@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The whole engine on the software GPU. A request's ids, and every bit of its logits, must be those
- * it has when it is served alone: in any batch, for any chunking and block size, after preemptions,
- * with memory that is granted late, denied and asked back, in either layout of the KV, and with
- * steps that are repeated. The rig counts graphs: no more live than are to be kept.
+ * it has when it is served alone: in any batch, for any size of prompt pieces and blocks, after
+ * preemptions, with memory that is granted late, denied and reclaimed, in either layout of the KV,
+ * and with steps that are repeated. The rig counts graphs: no more exist than are to be kept.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -143,7 +143,7 @@ static void test_batch_invariance(void **state)
 		mm_requests_done(&requests);
 		rig_remove(dir);
 	}
-	/* Or the runs above have shown nothing. */
+	/* Without this the runs above would have tested nothing. */
 	assert_true(swapped > 100000 && failed > 3);
 	assert_true(captures > 20 && launches > 2 * captures && evictions > 0);
 	assert_true(preemptions > 10 && moved > 10 && released > 10 && repeated > 10);
@@ -158,7 +158,7 @@ static uint32_t differing_requests(const struct mm_requests *requests)
 	return n;
 }
 
-/* The same where a BLAS multiplies that chooses the order of sums by the size of a product. */
+/* Batch invariance with a BLAS that chooses the order of sums by the size of a product. */
 static void test_batch_invariance_of_cublas(void **state)
 {
 	static const size_t of_models[] = { 1, 3, 5 }; /* F16, BF16, F32 */
@@ -193,10 +193,10 @@ static void test_batch_invariance_of_cublas(void **state)
 		rig_remove(dir);
 	}
 	print_message("fast: %u requests differ\n", differ);
-	assert_true(differ > 0); /* or the comparisons above have shown nothing */
+	assert_true(differ > 0); /* else the comparisons above have tested nothing */
 }
 
-/* The first of the models in F32, and requests for it. */
+/* Makes the first of the models in F32, and requests for it. */
 static void make_first_model(struct mm_requests *requests, char *ret_dir, size_t dir_bytes)
 {
 	struct mk_random random = rig_random(&models[0].arch, 5);
@@ -207,7 +207,8 @@ static void make_first_model(struct mm_requests *requests, char *ret_dir, size_t
 }
 
 /*
- * A driver that cannot do it after all: the step is done again, one by one, and so are all others.
+ * The driver fails to capture a graph: that step is repeated kernel by kernel, and no other step
+ * uses a graph.
  */
 static void test_graphs_that_cannot_be(void **state)
 {
@@ -278,8 +279,8 @@ static void test_kv_dtypes_differ_little(void **state)
 }
 
 /*
- * By the device's clock as by the host's: in order, within the run, which is as short as it is
- * scaled.
+ * Times by the device's clock and by the host's are in order and within the run, whose length
+ * depends on the time scale.
  */
 static void test_times(void **state)
 {
@@ -305,11 +306,11 @@ static void test_times(void **state)
 			for (uint32_t k = 1; k < r->n; k++)
 				assert_true(r->times[k - 1] < r->times[k]);
 			assert_true(r->finish_s >= r->times[r->n - 1]);
-			/* The device's clock was laid beside the host's within what that took. */
+			/* The clocks were aligned with an error of the time that this took. */
 			if (!i)
 				assert_true(r->times[0] > 0 && r->finish_s <= run.stats.end_s);
 		}
-		/* The functional device's clock does not know of the scale. */
+		/* The functional device's clock does not depend on the scale. */
 		if (i < 2)
 			assert_true(run.stats.step_s <= run.stats.end_s);
 	}
@@ -368,7 +369,7 @@ static void test_verify(void **state)
 	rig_remove(dir);
 }
 
-/* Requests that could never run are refused one by one; the others are served. */
+/* Only requests that could never run are refused; the others are served. */
 static void test_refuses_what_never_fits(void **state)
 {
 	struct mk_random random = rig_random(

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every family, variant and dtype against an implementation of its own in double precision: each
- * logit of each output token. And RoPE's scaled frequencies against numbers computed elsewhere.
+ * Compares each logit of each output token, for every family, variant and dtype, with a separate
+ * implementation in double precision, and RoPE's scaled frequencies with numbers computed
+ * elsewhere.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -151,7 +152,7 @@ static void test_families(void **state)
 	}
 }
 
-/* OpenBLAS rounds as it likes, but it computes the same model. */
+/* OpenBLAS may round differently, but must compute the same model. */
 static void test_fast_kernels(void **state)
 {
 	const char *module = getenv("MM_KERNELS_FAST");
@@ -219,7 +220,7 @@ static void test_rope_frequencies(void **state)
 	check_close(f[32], 0.001414213562373095);
 }
 
-/* Adjacent weights, one after the other; then one fault at a time. */
+/* Adjacent weights are fused; then one fault at a time must prevent it. */
 static void lay_adjacent(struct mm_weights *w)
 {
 	CUdeviceptr at = 4096;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything that mmserve reads from strangers: one valid form, then one fault at a time. */
+/* Everything that mmserve reads from outside: one valid form, then one fault at a time. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +69,7 @@ static void write_file(const char *name, const char *text, size_t length)
 	"\"num_hidden_layers\":5,\"num_attention_heads\":8,\"vocab_size\":512" more "}"
 
 static const struct {
-	const char *name, *text, *want; /* want: part of the sentence */
+	const char *name, *text, *want; /* want: a part of the sentence */
 	int error;
 } bad_configs[] = {
 	{ "empty", "", "not a JSON object", -EBADMSG },
@@ -242,7 +242,7 @@ static void test_good_configs(void **state)
 	a = good_config(OPT(",\"ffn_dim\":256"));
 	assert_true(a.family == MM_FAMILY_OPT && a.tied && !a.post_norm && !a.no_final_norm);
 	assert_true(a.ffn == 256 && a.embed_dim == 64 && a.kv_heads == 8 && a.norm_eps == 1e-5);
-	/* Keys that say nothing, each in its way. */
+	/* Keys with values that change nothing. */
 	a = good_config(
 		CONFIG(",\"model_type\":\"llama\",\"quantization_config\":null,\"num_experts\":0,"
 		       "\"logit_scale\":1.0,\"residual_multiplier\":1,\"alibi\":false,"
@@ -386,12 +386,12 @@ static void test_good_requests(void **state)
 	assert_true(a.all[1].arrival_s == 0.5 && b.all[1].arrival_s == 0);
 	assert_int_equal(b.all[0].n_prompt, 4);
 	assert_int_equal(b.all[0].max_tokens, 3);
-	/* Cut or not, alone or not: the same ids. */
+	/* The ids do not depend on cuts, or on other requests. */
 	assert_memory_equal(a.all[0].ids, b.all[0].ids, 4 * sizeof(uint32_t));
 	assert_memory_equal(a.all[1].ids, b.all[1].ids, 3 * sizeof(uint32_t));
 	assert_true(memcmp(a.all[0].ids, a.all[1].ids, 3 * sizeof(uint32_t)) != 0);
 	mm_requests_done(&a);
-	/* And so in JSONL, where only the number is given. */
+	/* JSONL with only the number of tokens has the same ids. */
 	write_file("r", COUNTS, strlen(COUNTS));
 	assert_int_equal(mm_requests_read(path, false, &opts, &a, err), 0);
 	assert_int_equal(a.n, 2);
@@ -404,7 +404,7 @@ static void test_good_requests(void **state)
 	unlink(path);
 }
 
-/* What a request is called in the output, as a JSON reader sees it. */
+/* Return: the id of a request in the output, as a JSON reader gets it. */
 static json_t *reported_id(const struct mm_request *q)
 {
 	mm_cleanup(mm_free_ptr) char *text = NULL;
@@ -423,8 +423,8 @@ static json_t *reported_id(const struct mm_request *q)
 }
 
 /*
- * A number comes back as that number, a string as that string; a row of a trace is called by its
- * number.
+ * An id that is a number is written as that number, a string as that string; the id of a trace's
+ * row is its number.
  */
 static void test_ids(void **state)
 {
@@ -432,7 +432,7 @@ static void test_ids(void **state)
 		"0",
 		"\"0\"",
 		"-1",
-		"9007199254740993", /* no double is that */
+		"9007199254740993", /* no double has this value */
 		"9223372036854775807",
 		"-9223372036854775808",
 		"\"007\"",
@@ -472,7 +472,7 @@ static void test_ids(void **state)
 
 static const struct {
 	const char *args[8];
-	int status; /* -1: goes on */
+	int status; /* -1: it would serve */
 } command_lines[] = {
 	{ { "--model", "m", "--trace", "t" }, -1 },
 	{ { "--model", "m", "--requests", "t", "--kv-share", "64M", "--plain" }, -1 },
@@ -546,8 +546,8 @@ static void test_chunk_sizes(void **state)
 }
 
 /*
- * Memory that stays as it is holds nearly all the blocks that its bytes would; and never fewer than
- * in small chunks.
+ * A fixed arena holds nearly as many blocks as fit into its bytes, and never fewer than with small
+ * chunks.
  */
 static void test_fixed_chunk_sizes(void **state)
 {
@@ -574,11 +574,11 @@ static void test_fixed_chunk_sizes(void **state)
 		assert_true(blocks >= share / small * (small / block));
 		assert_true(100 * blocks >= 99 * (share / block));
 	}
-	/* A share that holds no chunk at all: as if nothing had been said. */
+	/* A share that holds no chunk at all has no effect. */
 	assert_int_equal(mm_kv_fixed_chunk_bytes(4096, 2100, 100), mm_kv_chunk_bytes(4096, 2100));
 }
 
-/* In both layouts blocks have room, apart from each other, within their chunk; the counts agree. */
+/* In both layouts blocks do not overlap and lie within their chunk, and the counts agree. */
 static void test_arena_layouts(void **state)
 {
 	const uint64_t part = 1984, page = 4096;

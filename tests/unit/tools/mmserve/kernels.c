@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host kernels against straightforward double arithmetic, and against themselves: every instruction
- * set, batch size and cut of a prompt must give the same bits.
+ * Compares host kernels with straightforward double arithmetic, and with each other: every
+ * instruction set, batch size and cut of a prompt must give the same bits.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -50,7 +50,7 @@ static uint64_t va_of(const void *p)
 	return (uintptr_t)p;
 }
 
-/* The value of 16 bits, computed from their fields in double. */
+/* Return: the value of 16 bits, computed from their fields in double. */
 static double half_value(uint16_t h, enum mm_dtype dtype)
 {
 	const int mantissa_bits = dtype == MM_DTYPE_F16 ? 10 : 7;
@@ -71,7 +71,7 @@ static double weight_at(const void *w, size_t i, enum mm_dtype dtype)
 	return half_value(((const uint16_t *)w)[i], dtype);
 }
 
-/* Random finite elements; in 16 bits their fields are random too, subnormals included. */
+/* Makes random finite elements; those of 16 bits have random fields, subnormals included. */
 static void *random_weights(size_t n, enum mm_dtype dtype)
 {
 	uint16_t *w;
@@ -146,7 +146,7 @@ static void test_gemm(void **state)
 			check_gemm(cases[i].tokens, cases[i].outputs, cases[i].k, e);
 }
 
-/* Every 16-bit pattern that is finite, through every variant: w * 1 must be w. */
+/* For every finite 16-bit pattern and every variant, w * 1 must be w. */
 static void test_widen_is_exact(void **state)
 {
 	const struct mm_isa *isa;
@@ -181,7 +181,7 @@ static void test_exp(void **state)
 	assert_true(isinf(mm_exp(1000)) && isnan(mm_exp(NAN)));
 }
 
-/* Half a unit of a float's last place, and what the C library's own rounding may add. */
+/* The error may be half a unit of a float's last place, and the C library's own rounding. */
 static void test_sincos(void **state)
 {
 	(void)state;
@@ -232,7 +232,7 @@ static void check_layernorm(uint32_t hidden, enum mm_dtype gain_dtype, enum mm_d
 				       hidden,   gain_dtype,  bias_dtype,  1e-5f,      0 };
 
 	for (uint32_t i = 0; i < tokens * hidden; i++)
-		x[i] += (float)(i / hidden) * 10; /* a mean that is large beside the deviations */
+		x[i] += (float)(i / hidden) * 10; /* the mean is large, the deviations small */
 	mm_rows_layernorm(&a);
 	for (uint32_t t = 0; t < tokens; t++) {
 		double mean = 0, square = 0;
@@ -278,7 +278,7 @@ static void test_layernorm(void **state)
 	}
 }
 
-/* Biases and learned positions: exact, in any dtype, and nothing beside them is touched. */
+/* Biases and learned positions are exact in any dtype, and nothing beside them changes. */
 static void test_added_rows(void **state)
 {
 	enum { ROWS = 3, N = 21, STRIDE = 30, OFFSET = 2 };
@@ -316,7 +316,7 @@ static void test_added_rows(void **state)
 	}
 }
 
-/* One product of matrices that lie behind each other is, bit by bit, the products of each. */
+/* One product of adjacent matrices has the same bits as the products of each. */
 static void test_gemm_into_columns(void **state)
 {
 	enum { TOKENS = 5, K = 37, FIRST = 9, SECOND = 6, ALL = FIRST + SECOND };
@@ -375,7 +375,7 @@ static void test_rope(void **state)
 	free(x);
 }
 
-/* A paged KV of one layer whose blocks lie in a shuffled order. */
+/* A paged KV of one layer whose blocks are in a shuffled order. */
 struct paged {
 	struct mm_kv_layout kv;
 	float *arena;
@@ -436,7 +436,7 @@ static void reference_attention(const float *q, const float *k, const float *v, 
 		out[d] /= sum;
 }
 
-/* What is left of @x when it has been written to KV of @dtype and read again. */
+/* Return: the value of @x after it was written to KV of @dtype and read again. */
 static void round_all(float *x, size_t n, enum mm_dtype dtype)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -506,8 +506,8 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 }
 
 /*
- * All 16-bit values survive; between two neighbours the nearer is taken, in the middle the even
- * one.
+ * All 16-bit values are kept. A value between two of them is rounded to the nearer one, in the
+ * middle to the even one.
  */
 static void check_narrow(enum mm_dtype dtype, uint16_t infinity, uint16_t (*narrow)(float))
 {
@@ -551,7 +551,7 @@ static void test_narrow(void **state)
 	check_narrow(MM_DTYPE_BF16, 0x7f80, narrow_bf16);
 }
 
-/* Rows of a wider matrix, then zeros up to the padding and nothing behind it. */
+/* Rows of a wider matrix are narrowed, padded with zeros, and nothing behind them changes. */
 static void check_narrow_rows(enum mm_dtype dtype)
 {
 	enum { ROWS = 3, PADDED = 5, N = 7, STRIDE = 11 };

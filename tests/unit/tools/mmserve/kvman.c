@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's KV decisions, with a memory that only remembers what it was asked: single decisions,
- * then seeded random runs in which the memory grants late, denies and asks back.
+ * The engine's KV decisions, with a fake memory that records its calls: single decisions, then
+ * seeded random runs in which the memory grants late, denies and reclaims.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -22,14 +22,14 @@ struct fake {
 	struct mm_sched s;
 	struct mm_kvman k;
 	uint64_t usable;
-	int answer; /* to every wish; 0 makes as many chunks usable */
+	int answer; /* to every demand; 0 makes as many chunks usable */
 	int release_error;
-	bool busy; /* the device has not reached the mark */
+	bool busy; /* the device has not reached the mark yet */
 	bool marked;
 	uint32_t asked, wants, moves, marks, releases, evicted, swaps;
 	uint32_t owed;
 	struct mm_kvman_load load;
-	uint32_t stalled; /* of the last plan */
+	uint32_t stalled; /* that of the last plan */
 };
 
 static int fake_want(void *context, uint32_t chunks_total)
@@ -57,7 +57,7 @@ static int fake_release(void *context, uint32_t chunk)
 	struct fake *f = context;
 
 	assert_true(f->usable >> chunk & 1);
-	assert_true(f->marked && !f->busy); /* or the device may still touch it */
+	assert_true(f->marked && !f->busy); /* else the device might still touch it */
 	f->releases++;
 	if (f->release_error)
 		return f->release_error;
@@ -199,7 +199,7 @@ static void test_sizes(void **state)
 		struct mm_kvman_arena arena;
 		uint32_t chunks, share;
 	} cases[] = {
-		/* 8 sequences of 64 tokens: 16 blocks each, 4 a chunk */
+		/* 8 sequences of 64 tokens: 16 blocks each, 4 blocks per chunk */
 		{ { 4096, 4096, 1000, 0, false }, 32, 32 },
 		{ { 4096, 4096, 20, 0, false }, 20, 20 },
 		{ { 8192, 4096, 20, 0, false }, 10, 10 },
@@ -269,7 +269,7 @@ static void test_denied(void **state)
 	assert_true(mm_kvman_yields(&f.k));
 	fake_iterate(&f, 59);
 	assert_int_equal(f.wants, 1);
-	fake_add(&f, 7, 30); /* more than before: that is another question */
+	fake_add(&f, 7, 30); /* a larger demand is sent at once */
 	fake_iterate(&f, 59);
 	assert_int_equal(f.wants, 2);
 	assert_int_equal(f.asked, 2);
@@ -279,13 +279,13 @@ static void test_denied(void **state)
 	f.answer = -EAGAIN;
 	fake_iterate(&f, 159);
 	assert_true(f.k.may_grow);
-	assert_false(mm_kvman_yields(&f.k)); /* it may be on its way */
+	assert_false(mm_kvman_yields(&f.k)); /* the demand may still be granted */
 	mm_kvman_denied(&f.k, 160);
 	assert_false(f.k.may_grow);
 	assert_true(mm_kvman_yields(&f.k));
 	fake_iterate(&f, 209);
 	assert_int_equal(f.wants, 4);
-	fake_add(&f, 14, 30); /* more again, but what was denied a moment ago is not on its way */
+	fake_add(&f, 14, 30); /* soon after a denial no grant is expected */
 	fake_iterate(&f, 209);
 	assert_int_equal(f.wants, 5);
 	assert_false(f.k.may_grow);
@@ -295,7 +295,7 @@ static void test_denied(void **state)
 	fake_end(&f);
 }
 
-/* Having given a chunk back, it may ask for what it asked before. */
+/* After a release the same demand may be sent again. */
 static void test_asks_anew_after_a_release(void **state)
 {
 	struct mm_kvman_config c = times;
@@ -334,7 +334,7 @@ static void test_no_answer_is_a_denial(void **state)
 	assert_int_equal(mm_kvman_next_ns(&f.k), 1010);
 	fake_iterate(&f, 1009);
 	assert_true(f.k.may_grow);
-	fake_iterate(&f, 1010); /* who lacks a block need not wait any more */
+	fake_iterate(&f, 1010); /* a sequence that lacks a block need not wait any more */
 	assert_false(f.k.may_grow);
 	assert_int_equal(f.wants, 1);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 1060);
@@ -348,7 +348,7 @@ static void test_no_answer_is_a_denial(void **state)
 	fake_end(&f);
 }
 
-/* A static split is asked for at once, all of it, and kept. */
+/* The whole share of a static split is requested at once, and kept. */
 static void test_fixed(void **state)
 {
 	struct mm_kvman_config c = times;
@@ -392,7 +392,7 @@ static void test_reclaim_in_two_phases(void **state)
 	assert_int_equal(mm_kvman_manage(&f.k, 2), 0);
 	assert_int_equal(f.marks,
 			 1); /* nothing to move, but the device may be at the step before */
-	/* One more: that one is included. */
+	/* Two chunks are reclaimed in all: the first is one of them. */
 	fake_reclaim(&f, 2, 1000, 3);
 	assert_int_equal(mm_kvman_manage(&f.k, 3), 0);
 	assert_int_equal(f.moves, 2);
@@ -411,7 +411,7 @@ static void test_reclaim_in_two_phases(void **state)
 	fake_end(&f);
 }
 
-/* All in use, asked every 200 for the same while the steps take 1000 each: it goes once. */
+/* All is in use, and the same chunk is reclaimed every 200 while steps take 1000: one goes. */
 static void test_asked_again_for_the_same(void **state)
 {
 	uint64_t now = 1, finished[8];
@@ -430,7 +430,7 @@ static void test_asked_again_for_the_same(void **state)
 		mm_kvman_runs(&f.k);
 		mm_kvman_ran(&f.k, 1000);
 		mm_sched_commit(&f.s, now, finished);
-		f.busy = i == 0; /* retired at first, and asked for once more */
+		f.busy = i == 0; /* retired at first, and reclaimed once more */
 	}
 	fake_manage(&f, now);
 	assert_int_equal(f.k.chunks_released, 2);
@@ -441,8 +441,8 @@ static void test_asked_again_for_the_same(void **state)
 }
 
 /*
- * Less is owed than before, because it is asked for less, or gave what it had no use for: the rest
- * stays.
+ * Fewer chunks are owed than before, because fewer are reclaimed or some were released: the others
+ * stay.
  */
 static void test_owes_less(void **state)
 {
@@ -471,7 +471,7 @@ static void test_owes_less(void **state)
 }
 
 /*
- * What is in use stays for half of the time, or, where steps are long, until two of them are left.
+ * Blocks in use stay for half of the time, or, if steps are long, until two steps are left.
  */
 static void test_reclaim_forces(void **state)
 {
@@ -497,7 +497,7 @@ static void test_reclaim_forces(void **state)
 }
 
 /*
- * Without its turn nothing ends by itself: what is asked back goes at once, to the host, all of it.
+ * Off turn no sequence ends by itself: all blocks in reclaimed chunks are swapped out at once.
  */
 static void test_reclaim_off_turn(void **state)
 {
@@ -540,11 +540,11 @@ static void test_trims(void **state)
 	assert_true(mm_kvman_next_ns(&f.k) <= 100);
 	fake_iterate(&f, 100);
 	assert_int_equal(f.s.kv.usable_chunks, 2);
-	assert_int_equal(f.usable, 3); /* the highest go */
+	assert_int_equal(f.usable, 3); /* the highest chunks are released */
 	fake_end(&f);
 }
 
-/* Nothing to do for long: what may stay stays, until it is asked back. */
+/* When there is nothing to do for long, chunks of --kv-keep stay until they are reclaimed. */
 static void test_keeps(void **state)
 {
 	struct mm_kvman_config config = times;
@@ -563,7 +563,7 @@ static void test_keeps(void **state)
 	fake_end(&f);
 }
 
-/* What is in use would fit into one chunk: the other one is emptied, when that has lasted. */
+/* When the blocks in use have fitted into one chunk for a while, the other one is emptied. */
 static void test_compacts(void **state)
 {
 	struct fake f;
@@ -571,7 +571,7 @@ static void test_compacts(void **state)
 	(void)state;
 	half_full(&f);
 	mm_kvman_manage(&f.k, 2);
-	mm_kvman_manage(&f.k, 101); /* the empty one goes by itself */
+	mm_kvman_manage(&f.k, 101); /* the empty chunk is released */
 	assert_int_equal(f.releases, 1);
 	assert_int_equal(f.moves, 0);
 	mm_kvman_manage(&f.k, 102);
@@ -651,13 +651,13 @@ static void something_happens(struct fake *f, uint64_t *rng, uint64_t now_ns, ui
 	}
 }
 
-/* Nothing but the load is told before next_ns, unless the device's work ends. */
+/* Before next_ns nothing but the load is reported, unless the device's work ends. */
 static void quiet_until(struct fake *f, uint64_t *rng, uint64_t *now_ns)
 {
 	uint32_t calls;
 	uint64_t next;
 
-	fake_manage(f, *now_ns); /* the plan may have preempted */
+	fake_manage(f, *now_ns); /* the plan may have preempted a sequence */
 	next = mm_kvman_next_ns(&f->k);
 	calls = f->wants + f->moves + f->marks + f->releases + f->evicted;
 	if (next <= *now_ns || (f->k.n_retired && !f->busy))
@@ -698,11 +698,11 @@ static void random_run(uint64_t seed)
 	f.answer = -ENOSPC;
 	for (uint32_t i = 0; i < 9; i++, now += 200)
 		fake_iterate(&f, now);
-	assert_int_equal(f.s.kv.usable_chunks, 0); /* all is given back when nothing is to do */
+	assert_int_equal(f.s.kv.usable_chunks, 0); /* all are released when idle */
 	fake_end(&f);
 }
 
-/* Runs after a failure too: that seed is the one to look at. */
+/* Runs after a failure, too, and prints the seed that failed. */
 static int print_seed(void **state)
 {
 	(void)state;
@@ -715,7 +715,7 @@ static void test_random_runs(void **state)
 	(void)state;
 	for (sim_seed = 0; sim_seed < 300; sim_seed++)
 		random_run(sim_seed);
-	assert_true(sim_quiet > 1000); /* or it has shown nothing */
+	assert_true(sim_quiet > 1000); /* else nothing was tested */
 }
 
 int main(void)

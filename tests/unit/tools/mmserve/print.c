@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A summary for a person says every number that is not 0, with its unit, and no group in which
+ * A summary for a person contains every number that is not 0, with its unit, and no group of which
  * nothing happened.
  */
 #undef NDEBUG
@@ -19,7 +19,7 @@
 #include "tools/mmserve/engine/print.h"
 #include "tools/mmserve/engine/report.h"
 
-/* What the report makes of a run, with numbers of our own in it. */
+/* Makes the report of a run with given numbers in it. */
 static json_t *summary_make(void)
 {
 	struct mm_requests none = { 0 };
@@ -50,8 +50,8 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /*
- * Each member gets a number that no other has; the text must have it, as it is written for its
- * unit.
+ * Each member gets a number that no other has, and the text must contain it as it is written for
+ * its unit.
  */
 static void test_nothing_is_left_out(void **state)
 {

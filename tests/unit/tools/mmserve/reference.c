@@ -201,7 +201,7 @@ static void norm_apply(const struct reference *r, const char *prefix, const doub
 		y[i] = (x[i] - mean) / square * w[i] + (r->opt ? b[i] : 0);
 }
 
-/* As the llama3 scaling was published: by wavelength, blended in between. */
+/* The llama3 scaling as it was published: by wavelength, blended in between. */
 static double rope_frequency(const struct reference *r, size_t pair, size_t dim)
 {
 	const json_t *scaling = json_object_get(r->config, "rope_scaling");
@@ -270,7 +270,7 @@ static double *zeros(size_t n)
 	return x;
 }
 
-/* out[t] = o(attention(x)) */
+/* Computes out[t] = o(attention(x)). */
 static void attention_apply(const struct reference *r, const char *layer, const struct shape *s,
 			    const double *x, double *out)
 {

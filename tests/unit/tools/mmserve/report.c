@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's line is what a JSON reader makes of it, whatever the request is called. */
+/* A JSON reader must get the values of a request from its line, for every id. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +90,7 @@ static void test_refused(void **state)
 	json_t *line;
 
 	(void)state;
-	memset(q.error, 1, sizeof(q.error) - 1); /* the longest when written */
+	memset(q.error, 1, sizeof(q.error) - 1); /* the longest sentence when it is escaped */
 	memset(q.id, 2, sizeof(q.id) - 1);
 	line = line_of(&q);
 	assert_string_equal(json_string_value(json_object_get(line, "error")), q.error);
@@ -130,8 +130,8 @@ static void test_summary(void **state)
 }
 
 /*
- * Steps that do not tell waited like those that do; without layers that cycle, a wait is one for
- * mappings.
+ * Gated steps that are not timed count with the mean of those that are. A wait in a step without
+ * layers that cycle is one for mappings.
  */
 static void test_untold_stalls(void **state)
 {

@@ -181,7 +181,7 @@ static void swap_copy(struct lender *l, bool in, const struct mm_swap_piece *p)
 		assert_int_equal(gpu->cuMemcpyDtoH(l->space + p->swap_offset, va, p->bytes), 0);
 }
 
-/* Not at once, in any order, and sometimes not at all. */
+/* Lists are done late, in any order, and some of them fail. */
 static int lender_swap_next(struct mm_memory *m, struct mm_swap_done *ret_done)
 {
 	struct lender *l = m->state;
@@ -197,7 +197,7 @@ static int lender_swap_next(struct mm_memory *m, struct mm_swap_done *ret_done)
 	return 0;
 }
 
-/* Always readable: the engine never sleeps, and asks again at once. */
+/* The fd is always readable, so that the engine never sleeps. */
 static int lender_event_fd(struct mm_memory *m)
 {
 	const struct lender *l = m->state;
@@ -433,7 +433,7 @@ void rig_remove(const char *dir)
 
 	assert_non_null(d);
 	while ((entry = readdir(d)))
-		unlinkat(dirfd(d), entry->d_name, 0); /* all but . and .. */
+		unlinkat(dirfd(d), entry->d_name, 0); /* fails for . and .. */
 	closedir(d);
 	assert_int_equal(rmdir(dir), 0);
 }

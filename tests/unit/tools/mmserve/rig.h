@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rig - runs mmserve's engine in a test: a model in a folder of its own, the software GPU, a memory
- *       that lends
+ * rig - runs mmserve's engine in a test, with a model in a folder of its own, the software GPU, and
+ *       a memory that lends
  *
  * Concept:    rig_serve() serves requests under given limits and remembers, for each output token,
- *             its id and a checksum of all its logits. With @lend the memory behaves as mmd might,
- *             at random from a seed: it grants late, denies, asks chunks back, aborts steps; what
- *             it takes back or has not yet given is filled with NaN.
+ *             its id and a checksum of all its logits. With lend set, the memory behaves as mmd
+ *             might, at random from a seed: it grants late, denies, reclaims chunks, aborts steps;
+ *             chunks that it has not granted are filled with NaN.
+ * Threading:  one thread.
  */
 #pragma once
 
@@ -26,7 +27,7 @@
 	.block_tokens = (block_tokens_), .max_batch = (max_batch_), \
 	.max_batched_tokens = (max_batched_tokens_)
 
-struct rig_result { /* of a request */
+struct rig_result { /* the result of a request */
 	uint32_t n;
 	uint32_t ids[RIG_OUTPUT_MAX];
 	uint64_t logits[RIG_OUTPUT_MAX];
@@ -45,28 +46,28 @@ struct rig_run {
 	enum mm_admit admit;
 	uint64_t kv_share_bytes; /* 0: plenty */
 	uint64_t lend;           /* 0: plain memory; else the seed */
-	uint32_t lend_pages;     /* of 4 KiB, at most; 0: 40 */
-	uint64_t swap_bytes; /* 0: no swap space; lists are copied late, and fail now and then */
-	bool patient;        /* with @lend: chunks are asked back with time to answer in */
+	uint32_t lend_pages;     /* most pages, of 4 KiB, that are lent; 0: 40 */
+	uint64_t swap_bytes;     /* 0: no swap space; lists are copied late, and some fail */
+	bool patient;            /* with lend: reclaims have a deadline that leaves time */
 	bool verify;
 	bool fused;
 	enum mm_gemm_kind gemm;
 	bool fast;           /* products of the batch's size */
 	uint32_t graphs_max; /* 0: no graphs */
-	bool graphs_fail;    /* none can be made, and none must */
+	bool graphs_fail;    /* no graph can be made, which is no error */
 	double time_scale;   /* 0: 1 */
 	bool device_times;
-	uint64_t corrupt; /* flip a byte of a tensor's device copy before step so many; 0 = never */
+	uint64_t corrupt; /* step before which a byte of a tensor on the device flips; 0: none */
 	/* Called with the logits of each output token; may be NULL. */
 	void (*on_logits)(void *context, uint64_t request, uint32_t output, const float *logits);
 	void *context;
-	struct mm_stats stats; /* written */
+	struct mm_stats stats; /* written by rig_serve() */
 };
 
-/* A random model, its sizes filled in. */
+/* Return: a random model with all sizes filled in. */
 struct mk_random rig_random(const struct mm_arch *arch, uint64_t seed);
 
-/* A new folder under TMPDIR with a model in it. */
+/* Makes a new folder under TMPDIR with a model in it. */
 void rig_model(const struct mk_source *source, const struct mk_format *format, char *ret_dir,
 	       size_t dir_bytes);
 void rig_remove(const char *dir);

@@ -83,7 +83,7 @@ static void test_add_refuses(void **state)
 	mm_sched_done(&s);
 }
 
-/* A long prompt comes in chunks; a decoding neighbour gets its token in every step meanwhile. */
+/* A long prompt is computed in pieces, while a decoding sequence gets a token in every step. */
 static void test_chunked_prefill(void **state)
 {
 	const struct mm_sched_plan *p;
@@ -114,7 +114,8 @@ static void test_chunked_prefill(void **state)
 }
 
 /*
- * 4 blocks of 4: two prompts of 7 fill them at 8 tokens each; the ninth token takes the youngest's.
+ * 4 blocks of 4 tokens: two prompts of 7 fill them with 8 tokens each; the ninth token preempts the
+ * youngest.
  */
 static void sched_preempt(struct mm_sched *s, uint32_t *old, uint32_t *young)
 {
@@ -143,7 +144,7 @@ static void test_preempts_youngest(void **state)
 	assert_int_equal(p->n_items, 1);
 	assert_int_equal(p->items[0].seq, old);
 	assert_int_equal(s.seqs[young].state, MM_SEQ_WAITING);
-	assert_int_equal(s.seqs[young].total, 9); /* keeps what it has generated */
+	assert_int_equal(s.seqs[young].total, 9); /* it keeps the tokens that it has generated */
 	assert_int_equal(s.seqs[young].preemptions, 1);
 	sched_check(&s);
 	while (s.seqs[old].state != MM_SEQ_FREE)
@@ -151,7 +152,7 @@ static void test_preempts_youngest(void **state)
 	p = mm_sched_step(&s, 0, false);
 	assert_int_equal(p->items[0].seq, young);
 	assert_int_equal(p->items[0].first, 0);
-	assert_int_equal(p->items[0].tokens, 9); /* recomputes them */
+	assert_int_equal(p->items[0].tokens, 9); /* and computes them again */
 	mm_sched_done(&s);
 }
 
@@ -190,7 +191,7 @@ static void test_admits_when_the_prompt_fits(void **state)
 	mm_sched_done(&s);
 }
 
-/* By chunks: let in for what one step computes, extended step by step; the youngest gives way. */
+/* MM_ADMIT_CHUNK: admitted for what one step computes, then extended; the youngest is preempted. */
 static void test_admits_by_chunks(void **state)
 {
 	struct mm_sched_config c = small;
@@ -209,7 +210,7 @@ static void test_admits_by_chunks(void **state)
 	assert_int_equal(s.seqs[b].n_blocks, 2);
 	assert_int_equal(s.kv.free_blocks, 0);
 	sched_run(&s, false);
-	/* b lacks a block for its next chunk, and is the youngest: it gives way to itself. */
+	/* b lacks a block for its next piece, and is the youngest: it is preempted itself. */
 	p = mm_sched_step(&s, 0, false);
 	assert_int_equal(p->n_preempted, 1);
 	assert_int_equal(p->preempted[0], b);
@@ -225,7 +226,7 @@ static void test_admits_by_chunks(void **state)
 	mm_sched_done(&s);
 }
 
-/* Its first chunk fits, but never the whole: it must not compute that chunk again and again. */
+/* Its first piece fits, but never the whole: it must not compute that piece again and again. */
 static void test_admits_by_chunks_what_can_end(void **state)
 {
 	struct mm_sched_config c = small;
@@ -241,7 +242,7 @@ static void test_admits_by_chunks_what_can_end(void **state)
 	mm_sched_done(&s);
 }
 
-/* In full: not before all of it fits, though it gets blocks for one step's tokens only. */
+/* MM_ADMIT_FULL: admitted only when all of it fits, with blocks for one step's tokens. */
 static void test_admits_in_full(void **state)
 {
 	struct mm_sched_config c = small;
@@ -271,8 +272,8 @@ static void test_admits_in_full(void **state)
 }
 
 /*
- * What is wanted follows each token, up to what a sequence will ever need; of those that wait, as
- * many count as the batch has room for.
+ * The blocks wanted grow with each token, up to what a sequence will ever need. Waiting sequences
+ * count as far as the batch has room for them.
  */
 static void test_wants_ahead(void **state)
 {
@@ -347,7 +348,7 @@ static void test_blocks_lowest_first(void **state)
 	mm_kvblocks_done(&b);
 }
 
-/* Chunks 0 and 1 in use, room for one: the blocks of the cheaper one move, nobody is preempted. */
+/* The blocks in use fit into one of two chunks: those of the cheaper move; none is preempted. */
 static void test_reclaim_moves(void **state)
 {
 	struct mm_sched_move moves[4];
@@ -369,7 +370,7 @@ static void test_reclaim_moves(void **state)
 	assert_int_equal(s.preemptions, 0);
 	assert_int_equal(mm_sched_owed(&s), 0);
 	sched_check(&s);
-	/* Retired, not yet removed: nothing of it is handed out. */
+	/* The chunk is retired and not yet removed: none of its blocks is handed out. */
 	sched_add(&s, 1, 30);
 	sched_run(&s, false);
 	assert_int_equal(s.kv.chunks[chunk].used, 0);
@@ -379,7 +380,7 @@ static void test_reclaim_moves(void **state)
 	mm_sched_done(&s);
 }
 
-/* One chunk, all of it in use: nothing happens while there is time, and nobody is let in. */
+/* One chunk, all of it in use: nothing is preempted before force_ns, and nothing is admitted. */
 static void test_reclaim_waits_then_preempts(void **state)
 {
 	struct mm_sched_move moves[4];
@@ -398,7 +399,7 @@ static void test_reclaim_waits_then_preempts(void **state)
 	sched_check(&s);
 	mm_sched_remove(&s, young, 0);
 	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n),
-			 0); /* what runs fits in chunk 1 */
+			 0); /* the blocks in use fit into chunk 1 */
 	assert_int_equal(s.preemptions, 0);
 	mm_kvblocks_remove_chunk(&s.kv, chunk);
 	mm_sched_reclaim(&s, 1, 100);
@@ -414,7 +415,7 @@ static void test_reclaim_waits_then_preempts(void **state)
 	mm_sched_done(&s);
 }
 
-/* Three run; of the younger two, the one with fewer tokens goes, though it is not the youngest. */
+/* Three run: of the two younger ones, the one with fewer tokens is preempted first. */
 static void test_reclaim_preempts_the_cheapest(void **state)
 {
 	struct mm_sched_config c = small;
@@ -437,14 +438,14 @@ static void test_reclaim_preempts_the_cheapest(void **state)
 	sched_check(&s);
 	assert_int_equal(s.seqs[seq[0]].state, MM_SEQ_RUNNING);
 	assert_int_equal(s.seqs[seq[1]].state, MM_SEQ_WAITING);
-	assert_int_equal(s.seqs[seq[2]].state, MM_SEQ_WAITING); /* one was not enough */
+	assert_int_equal(s.seqs[seq[2]].state, MM_SEQ_WAITING); /* to preempt one was not enough */
 	assert_int_equal(s.preemptions, 2);
 	mm_sched_done(&s);
 }
 
 /*
- * The victim keeps what it has computed, in as many slots; where they do not suffice, it starts
- * again.
+ * A preempted sequence keeps its computed tokens in slots; if there are not enough, it starts from
+ * the beginning.
  */
 static void test_swaps_the_youngest(void **state)
 {
@@ -482,14 +483,15 @@ static void test_swaps_the_youngest(void **state)
 }
 
 /*
- * Who leaves for chunks that are asked back waits with what it had computed, and goes on with it.
+ * A sequence that is preempted for reclaimed chunks keeps its computed tokens, and goes on with
+ * them.
  */
 static void test_evicts_to_the_host(void **state)
 {
 	struct mm_sched_config c = small;
 
 	(void)state;
-	/* Of 3 and 17 tokens: in 1 and 5 blocks. */
+	/* Sequences of 3 and 17 tokens have 1 and 5 blocks. */
 	for (uint32_t slots = 0; slots <= 6; slots++) {
 		const bool one = slots >= 1, both = slots == 6;
 		const struct mm_sched_plan *p;
@@ -514,7 +516,7 @@ static void test_evicts_to_the_host(void **state)
 		assert_int_equal(s.seqs[seq[1]].computed, one ? 3 : 0);
 		assert_int_equal(s.seqs[seq[2]].computed, both ? 17 : 0);
 		assert_int_equal(s.free_slots, slots - p->n_swaps);
-		if (both) /* never a loss but of time */
+		if (both) /* a failure costs only time */
 			mm_sched_swap_failed(&s, seq[2], 0);
 		sched_check(&s);
 		assert_int_equal(s.seqs[seq[2]].computed, 0);
@@ -535,7 +537,7 @@ static void test_evicts_to_the_host(void **state)
 	}
 }
 
-/* So few tokens are computed again sooner than copied twice. */
+/* Sequences with fewer tokens than swap_tokens are not swapped but computed again. */
 static void test_evicts_the_short_without(void **state)
 {
 	struct mm_sched_config c = small;
@@ -562,7 +564,7 @@ static void test_evicts_the_short_without(void **state)
 	mm_sched_done(&s);
 }
 
-/* Where nobody can run, nothing is waited for and the oldest is not spared. */
+/* If no sequence can run, eviction does not wait for force_ns and does not spare the oldest. */
 static void test_evicts_all_that_cannot_run(void **state)
 {
 	const struct mm_sched_plan *p;
@@ -573,7 +575,7 @@ static void test_evicts_all_that_cannot_run(void **state)
 	(void)state;
 	sched_preempt(&s, &old, &young);
 	assert_int_equal(mm_sched_set_swap(&s, 8), 0);
-	assert_int_equal(mm_sched_evict(&s, 0, true)->n_preempted, 0); /* nobody has asked */
+	assert_int_equal(mm_sched_evict(&s, 0, true)->n_preempted, 0); /* no chunk is reclaimed */
 	mm_sched_reclaim(&s, 1, 100);
 	assert_int_equal(mm_sched_evict(&s, 99, false)->n_preempted, 0);
 	p = mm_sched_evict(&s, 99, true);

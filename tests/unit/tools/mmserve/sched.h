@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the batch scheduler share. Include cmocka.h first. */
+/* Helpers shared by the tests of the batch scheduler. Include cmocka.h first. */
 #pragma once
 
 #include "tools/mmserve/sched/sched.h"
 
-/* Fails, and prints which, when an invariant of the scheduler does not hold. */
+/* Fails the test if an invariant of the scheduler does not hold, and prints which. */
 static inline void sched_check(const struct mm_sched *s)
 {
 	const char *wrong = mm_sched_check(s);

@@ -20,13 +20,12 @@ struct sim {
 	struct mm_sched_config config;
 	uint64_t rng;
 	uint32_t prompt[SIM_REQUESTS], output[SIM_REQUESTS], sampled[SIM_REQUESTS];
-	uint32_t content
-		[4096];     /* of each block: request << 12 | tokens written, to see lost copies */
-	uint32_t slot[256]; /* of each slot of the swap space, likewise */
+	uint32_t content[4096]; /* by block: request << 12 | tokens written, to find lost copies */
+	uint32_t slot[256];     /* the same by slot of the swap space */
 	uint32_t swapped;
 	bool finished[SIM_REQUESTS];
 	uint32_t added, done;
-	uint32_t retired[64], n_retired; /* their moves are on the device's stream */
+	uint32_t retired[64], n_retired; /* chunks whose moves are enqueued */
 	uint64_t now_ns;
 };
 
@@ -60,7 +59,7 @@ static void sim_init(struct sim *sim, uint64_t seed)
 	}
 }
 
-/* Done whether the items are or not; now and then one fails. */
+/* Does a plan's swaps, even if its items are not executed; some of them fail. */
 static void sim_swaps(struct sim *sim, const struct mm_sched_plan *p)
 {
 	for (uint32_t i = 0; i < p->n_swaps; i++) {
@@ -110,7 +109,7 @@ static void sim_chunks(struct sim *sim)
 }
 
 /*
- * Writes the plan's tokens into the blocks, having checked that the earlier ones are still there.
+ * Writes the plan's tokens into the blocks, after a check that the earlier ones are still there.
  */
 static void sim_compute(struct sim *sim, const struct mm_sched_plan *p)
 {
@@ -148,13 +147,13 @@ static void sim_step(struct sim *sim)
 	const struct mm_sched_plan *p = mm_sched_step(&sim->s, 0, sim_draw(sim, 2));
 	uint32_t n;
 
-	if (sim_draw(sim, 2)) /* the sum is kept from one call to the next */
+	if (sim_draw(sim, 2)) /* the sum is cached between calls, so it is read at random times */
 		assert_int_equal(mm_sched_blocks_wanted(&sim->s), sim_wanted(&sim->s));
 
 	sched_check(&sim->s);
 	assert_true(p->tokens <= sim->config.max_batched_tokens);
 	sim_swaps(sim, p);
-	if (sim_draw(sim, 10) == 0) /* never executed: a later plan must not mind */
+	if (sim_draw(sim, 10) == 0) /* a plan that is not executed has no effect */
 		return;
 	sim_compute(sim, p);
 	n = mm_sched_commit(&sim->s, 0, finished);
@@ -193,7 +192,7 @@ static void sim_run(uint64_t seed)
 
 static uint64_t sim_seed;
 
-/* Runs after a failure too: that seed is the one to look at. */
+/* Runs after a failure, too, and prints the seed that failed. */
 static int print_seed(void **state)
 {
 	(void)state;
@@ -206,7 +205,7 @@ static void test_random_runs(void **state)
 	(void)state;
 	for (sim_seed = 0; sim_seed < 400; sim_seed++)
 		sim_run(sim_seed);
-	assert_true(sim_swapped > 1000); /* or it has shown nothing */
+	assert_true(sim_swapped > 1000); /* else nothing was tested */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of steps by a device's clock that tells differences only, and those as floats. */
+/* Times of steps by a device's clock that yields only differences, as floats. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,10 +15,10 @@
 
 /* ---- a device whose clock we set ---- */
 
-static double device_ns;        /* now */
-static double recorded_ns[3];   /* of each event */
-static uint32_t created, alive; /* events */
-static CUresult broken;         /* what comparing events says */
+static double device_ns;        /* the device's time now */
+static double recorded_ns[3];   /* when each event was recorded */
+static uint32_t created, alive; /* numbers of events */
+static CUresult broken;         /* result of comparing events */
 
 static double *fake_event_at(CUevent event)
 {
@@ -83,13 +83,13 @@ static void stamps_step(struct mm_stamps *s, double gap_ns, double step_ns, doub
 	device_ns += gap_ns;
 	assert_int_equal(mm_stamps_begin(s, NULL), 0);
 	device_ns += step_ns / 2;
-	assert_int_equal(mm_stamps_end(s, NULL), 0); /* this one was void */
+	assert_int_equal(mm_stamps_end(s, NULL), 0); /* the first try was void */
 	device_ns += step_ns / 2;
 	assert_int_equal(mm_stamps_end(s, NULL), 0);
 	assert_int_equal(mm_stamps_read(s, begin_s, end_s), 0);
 }
 
-/* Ten days of steps of 20 ms and pauses: as exact at the end as at the beginning. */
+/* Ten days of steps of 20 ms and pauses: times at the end are as exact as at the beginning. */
 static void test_stays_exact(void **state)
 {
 	double begin_s, end_s, first_s, truth_s;
@@ -114,7 +114,7 @@ static void test_stays_exact(void **state)
 	assert_int_equal(alive, 0);
 }
 
-/* Time 0 lies where the host says, also ahead. */
+/* Time 0 is the host's start_ns, even if that is in the future. */
 static void test_lies_beside_the_host(void **state)
 {
 	double begin_s, end_s;

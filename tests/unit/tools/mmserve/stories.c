@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A trained model, converted from its llama2.c checkpoint, must say exactly what an independent
- * float64 implementation says: the data's 200 ids. Skipped without $MM_TEST_DATA.
+ * A trained model, converted from its llama2.c checkpoint, must produce the data's 200 ids, which
+ * come from an independent float64 implementation. Skipped without $MM_TEST_DATA.
  */
 #undef NDEBUG
 #include <setjmp.h>
