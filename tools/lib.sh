@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What tools/quickstart and tools/check share. Sourced, never run. All talk goes to stderr, so that the
-# last line of stdout stays what the script promises.
+# Functions for tools/quickstart and tools/check, which source this file. All messages go to stderr, so that
+# the last line of stdout is the script's result.
 
 MM_PACKAGES="$(dirname "${BASH_SOURCE[0]}")/packages"
 
@@ -9,19 +9,19 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "${0##*/}: $*"; exit 1; }
 usage_error() { say "${0##*/}: $*; try --help"; exit 2; }
 
-# loud COMMAND...: shows the command, runs it with its output on stderr.
+# loud COMMAND...: prints the command, and runs it with its output on stderr.
 loud() {
 	say "+ $*"
 	"$@" >&2
 }
 
-# loud_run COMMAND...: the same, but its stdout is ours.
+# loud_run COMMAND...: prints the command, and runs it with its stdout unchanged.
 loud_run() {
 	say "+ $*"
 	"$@"
 }
 
-# packages_of SECTION...: the packages that tools/packages has there, one a line.
+# packages_of SECTION...: prints the packages of these sections of tools/packages, one per line.
 packages_of() {
 	local section
 	for section in "$@"; do
@@ -37,7 +37,7 @@ missing_packages() {
 	done
 }
 
-# install_packages SECTION...: from Debian's own archive, only what is not there yet.
+# install_packages SECTION...: installs packages that are missing, from Debian's own archive.
 install_packages() {
 	local wanted=() missing=() as_root=()
 	command -v dpkg-query >/dev/null || die "no dpkg here: this installs on Debian 12 only;" \
