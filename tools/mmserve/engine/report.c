@@ -161,14 +161,14 @@ static void report_total(struct report_totals *t, const struct mm_requests *requ
 /* Estimates the stalls of all gated steps: those not timed count as the mean of the timed ones. */
 static double all_stalls_s(const struct mm_stats *s)
 {
-	const struct mm_samples *told = &s->stalls_s;
+	const struct mm_samples *timed = &s->stalls_s;
 	double sum = 0;
 
-	for (size_t i = 0; i < told->n; i++)
-		sum += told->all[i];
-	if (!told->n || s->gated_steps <= told->n)
+	for (size_t i = 0; i < timed->n; i++)
+		sum += timed->all[i];
+	if (!timed->n || s->gated_steps <= timed->n)
 		return s->stall_s;
-	return s->stall_s + sum / (double)told->n * (double)(s->gated_steps - told->n);
+	return s->stall_s + sum / (double)timed->n * (double)(s->gated_steps - timed->n);
 }
 
 static json_t *report_summary(struct report_totals *t, const struct mm_stats *s)
