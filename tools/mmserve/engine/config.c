@@ -447,7 +447,7 @@ static void config_read(struct config_reader *reader, struct mm_arch *a)
 	check_heads(reader, a);
 }
 
-static void config_json_done(json_t **j)
+static void config_root_done(json_t **j)
 {
 	json_decref(*j);
 }
@@ -490,7 +490,7 @@ static FILE *open_config(struct config_reader *reader, const char *path)
 
 int mm_config_load(const char *dir, struct mm_arch *ret_arch, char *err)
 {
-	mm_cleanup(config_json_done) json_t *root = NULL;
+	mm_cleanup(config_root_done) json_t *root = NULL;
 	struct mm_arch arch = { 0 };
 	char path[PATH_MAX];
 	struct config_reader reader = { .path = path, .err = err };

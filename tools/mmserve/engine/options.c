@@ -144,8 +144,8 @@ struct option_entry {
 	uint64_t min;
 };
 
-static int option_parse_number(const char *text, uint64_t min, uint64_t max, const char **ret_end,
-			       uint64_t *ret_value)
+static int entry_parse_number(const char *text, uint64_t min, uint64_t max, const char **ret_end,
+			      uint64_t *ret_value)
 {
 	char *end;
 	unsigned long long value;
@@ -258,7 +258,7 @@ static int option_refuse(const struct option_entry *entry, const char *text)
 	return EXIT_USAGE;
 }
 
-static int option_set(const struct option_entry *entry, const char *text)
+static int entry_set(const struct option_entry *entry, const char *text)
 {
 	const char *end = "";
 	uint64_t value = 0;
@@ -287,12 +287,12 @@ static int option_set(const struct option_entry *entry, const char *text)
 	case GRAPHS:
 		return option_parse_name(text, entry->kind, entry->at);
 	case U32:
-		r = option_parse_number(text, entry->min, INT32_MAX, &end, &value);
+		r = entry_parse_number(text, entry->min, INT32_MAX, &end, &value);
 		if (!r && !*end)
 			*(uint32_t *)entry->at = (uint32_t)value;
 		break;
 	case U64:
-		r = option_parse_number(text, entry->min, UINT64_MAX / 2000000, &end, &value);
+		r = entry_parse_number(text, entry->min, UINT64_MAX / 2000000, &end, &value);
 		if (!r && !*end)
 			*(uint64_t *)entry->at = value;
 		break;
@@ -440,7 +440,7 @@ static int options_parse(int argc, char **argv, const struct option_entry *e,
 		if (c == '?' || c == ':')
 			return options_usage(argv[optind - 1],
 					     c == '?' ? "unknown option" : "needs a value");
-		if (option_set(&e[c - OPT_FIRST], optarg))
+		if (entry_set(&e[c - OPT_FIRST], optarg))
 			return option_refuse(&e[c - OPT_FIRST], optarg);
 	}
 	return optind < argc ? options_usage(argv[optind], "unexpected argument") : -1;

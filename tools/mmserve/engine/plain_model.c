@@ -40,7 +40,7 @@ static int MM_PRINTF(3, 4)
 	return error;
 }
 
-static int model_file_open(const struct plain_model_opener *o, const char *name,
+static int plain_file_open(const struct plain_model_opener *o, const char *name,
 			   const char **ret_why)
 {
 	char path[PATH_MAX];
@@ -62,13 +62,13 @@ static int model_file_add(const struct plain_model_opener *o, struct mm_plain_mo
 	return 0;
 }
 
-static void model_dir_close(DIR **dir)
+static void plain_dir_close(DIR **dir)
 {
 	if (*dir)
 		closedir(*dir);
 }
 
-static int file_compare_name(const void *a, const void *b)
+static int plain_file_compare(const void *a, const void *b)
 {
 	const struct mm_plain_file *x = a, *y = b;
 
@@ -77,7 +77,7 @@ static int file_compare_name(const void *a, const void *b)
 
 static int files_list_dir(const struct plain_model_opener *o, struct mm_plain_model *m)
 {
-	mm_cleanup(model_dir_close) DIR *d = opendir(o->dir);
+	mm_cleanup(plain_dir_close) DIR *d = opendir(o->dir);
 	const struct dirent *entry;
 	int r = 0;
 
@@ -91,7 +91,7 @@ static int files_list_dir(const struct plain_model_opener *o, struct mm_plain_mo
 	}
 	if (!r && !m->n_files)
 		return plain_model_fail(o, -ENOENT, "no *.safetensors file");
-	qsort(m->files, m->n_files, sizeof(*m->files), file_compare_name);
+	qsort(m->files, m->n_files, sizeof(*m->files), plain_file_compare);
 	return r;
 }
 
@@ -115,7 +115,7 @@ static int files_list(struct plain_model_opener *o, struct mm_plain_model *m)
 {
 	const char *why = "";
 
-	o->index_fd = model_file_open(o, INDEX_NAME, &why);
+	o->index_fd = plain_file_open(o, INDEX_NAME, &why);
 	if (o->index_fd == -ENOENT)
 		return files_list_dir(o, m);
 	return o->index_fd < 0 ? plain_model_fail(o, o->index_fd, INDEX_NAME ": %s", why)
@@ -128,7 +128,7 @@ static int model_file_map(const struct plain_model_opener *o, struct mm_plain_fi
 			  struct mm_safetensors *st)
 {
 	const char *unopened = "";
-	mm_cleanup(mm_close_fd) int fd = model_file_open(o, f->name, &unopened);
+	mm_cleanup(mm_close_fd) int fd = plain_file_open(o, f->name, &unopened);
 	char why[256];
 	void *bytes;
 	int r;
@@ -149,7 +149,7 @@ static int model_file_map(const struct plain_model_opener *o, struct mm_plain_fi
 static int model_config_read(struct plain_model_opener *o)
 {
 	const char *unopened = "";
-	mm_cleanup(mm_close_fd) int fd = model_file_open(o, "config.json", &unopened);
+	mm_cleanup(mm_close_fd) int fd = plain_file_open(o, "config.json", &unopened);
 	struct mm_why why;
 	int r;
 
@@ -309,7 +309,7 @@ void mm_plain_model_close(const struct mm_gpu_api *gpu, struct mm_plain_model *m
 
 /* ---- looking up tensors ---- */
 
-static int tensor_compare_name(const void *name, const void *tensor)
+static int plain_tensor_compare(const void *name, const void *tensor)
 {
 	return strcmp(name, ((const struct mm_dir_tensor *)tensor)->name);
 }
@@ -318,7 +318,7 @@ int mm_plain_model_tensor(const struct mm_plain_model *m, const char *name,
 			  struct mm_tensor *ret_tensor)
 {
 	const struct mm_dir_tensor *t = bsearch(name, m->layout.tensors, m->layout.dir.n_tensors,
-						sizeof(*t), tensor_compare_name);
+						sizeof(*t), plain_tensor_compare);
 
 	if (!t)
 		return -ENOENT;

@@ -452,7 +452,7 @@ static int role_neighbour(int sock)
 	for (int i = 0; i < ROUNDS; i++) {
 		kernel(stream, BYTES_MS);
 		at[i] = record(stream);
-		/* A value that others see is written at its time, so the neighbour comes in between. */
+		/* Others see a value at its time, so the neighbour comes in between. */
 		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, (uint32_t)i, 0));
 	}
 	conf_send(sock, 1, -1);
