@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wish - KV chunks that a tenant demands, and chunks that are reclaimed from it
+ * demand - KV chunks that a tenant demands, and chunks that are reclaimed from it
  *
  * Concept:    A tenant's demand is how many chunks it wants in all. The part that it does not hold
  *             waits until the controller grants or denies it. Reclaimed chunks are expected until a
