@@ -137,11 +137,11 @@ enum mm_ev {
 	MM_EV_NOP,
 	MM_EV_REPLY, /* to a request: user_data, result; arg[0] = its opcode, arg[1..] as stated */
 	/*
-	 * groups; total model pages; store bytes; bytes of them in MM_FD_STORE, which came before:
-	 * 0 = all, else the directory: the rest is on disk
+	 * groups; total model pages; store bytes; how many of these are in the fd of MM_FD_STORE,
+	 * which was sent before: 0 = all, else the directory only, and the rest is on disk
 	 */
 	MM_EV_MODEL_LOADED,
-	MM_EV_MODEL_READY, /* all is in place; result < 0: refused, for enum mm_refusal */
+	MM_EV_MODEL_READY, /* enum mm_refusal; result < 0: refused, else all is in place */
 	MM_EV_PREPARE,     /* .epoch: open no new step, let the open one end -> PARKED */
 	MM_EV_SWITCH,      /* .epoch; alpha; m; MM_SWITCH_*; the table is valid -> COMMITTED */
 	MM_EV_KV_GRANT,    /* chunk; its table entries are set and its fds were sent */
@@ -289,7 +289,7 @@ static_assert(sizeof(struct mm_gate_region) == 65536, "ABI");
 
 enum mm_fd_kind {
 	MM_FD_PAGES = 1, /* fd i is the exported page page_id[i] */
-	MM_FD_STORE,     /* one fd: the model's host store, read-only (struct mm_dir at offset 0) */
+	MM_FD_STORE,     /* one fd, read-only: the host store or its directory (struct mm_dir) */
 	MM_FD_LOAD,      /* one fd: SOCK_SEQPACKET channel to load (struct mm_load_file) */
 };
 

@@ -26,7 +26,7 @@ struct mm_gemm_args {
 	uint32_t k;
 	uint32_t dtype;
 	uint32_t y_stride; /* in elements */
-	uint32_t y_rows;   /* rows of y, 0: tokens; rows behind tokens may be overwritten */
+	uint32_t y_rows;   /* rows of y, 0: tokens; rows from tokens on may be overwritten */
 };
 
 static_assert(sizeof(struct mm_gemm_args) == 48, "no padding: the struct crosses compilers");

@@ -82,8 +82,9 @@ int mm_gemm_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
  * @gemm: open
  * @rows: of a multiplication
  *
- * Where y has that room and a->y_rows tells so, products are written straight into it, and the rows
- * behind the tokens are overwritten; else the last product goes through scratch and is copied.
+ * Where y has that room and a->y_rows is that number, products are written straight into it, and
+ * the rows after the first a->tokens are overwritten; else the last product goes through scratch
+ * and is copied.
  *
  * Return: @rows or more.
  */

@@ -463,10 +463,7 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph *ret_graph)
 	return res;
 }
 
-/*
- * Gives the stream an array of edges, all zero, one for each node that it depends
- * on.
- */
+/* Gives the stream an array of edges, all zero, one for each node that it depends on. */
 static CUresult describe_edges(struct sg_stream *stream, const CUgraphEdgeData **ret_edges)
 	MM_REQUIRES(sg_graph_mutex)
 {

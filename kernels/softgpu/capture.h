@@ -45,7 +45,10 @@ CUresult sg_capture_check_stream(struct sg_stream *stream);
 CUresult sg_capture_check_context(struct sg_context *ctx);
 CUresult sg_capture_check_legacy(struct sg_context *ctx);
 
-/* Return: an error where a capture's mode forbids the calling thread "potentially unsafe" calls. */
+/*
+ * Return: an error where a capture's mode forbids the calling thread "potentially unsafe" calls.
+ * That capture becomes invalid.
+ */
 CUresult sg_capture_unsafe(void);
 
 /*

@@ -70,7 +70,7 @@ static CUresult kernels_check(const struct mm_host_kernel *kernels, size_t *ret_
 	return CUDA_SUCCESS;
 }
 
-/* Return: an error that tells code for a GPU from bytes that are no code at all. */
+/* Return: an error; code for a GPU gets another one than bytes that are no code at all. */
 static CUresult image_refuse(const unsigned char *head, size_t bytes)
 {
 	static const char *const ptx[] = { ".version", "//", ".target" };

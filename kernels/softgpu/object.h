@@ -4,8 +4,9 @@
  *
  * Concept:   a handle is the object's address. Callers may pass stale or foreign ones, so a handle
  *            is looked up before it is followed.
- * Ownership: counted. publish() hands the caller's reference to the registry; get() returns a new
- *            one; retract() takes the registry's back. The last put() destroys.
+ * Ownership: counted. sg_object_publish() hands the caller's reference to the registry;
+ *            sg_object_get() returns a new one; sg_object_retract() takes the registry's back. The
+ *            last sg_object_put() destroys.
  * Threading: everything is safe from any thread.
  */
 #pragma once

@@ -20,10 +20,7 @@ static void page_name(uint64_t inode, char name[NAME_BYTES])
 	snprintf(name, NAME_BYTES, "%llx", (unsigned long long)inode);
 }
 
-/*
- * Return: whether some process holds this page; one that is not held is
- * removed.
- */
+/* Return: whether some process holds this page; one that is not held is removed. */
 static bool page_is_held(const struct sg_device *d, const char *name, uint64_t *ret_bytes)
 	MM_REQUIRES(sg_device_mutex)
 {
@@ -91,7 +88,7 @@ static int capacity_reserve(struct sg_device *d, size_t bytes)
 
 	if (err)
 		return err;
-	/* Subtracts and never adds, so that a corrupted counter cannot wrap around. */
+	/* Subtract and never add: with a corrupted counter a sum could wrap around and pass. */
 	if (s->used_bytes > d->info.capacity_bytes ||
 	    bytes > d->info.capacity_bytes - s->used_bytes)
 		err = sg_pages_count(d);

@@ -17,8 +17,7 @@ struct sg_settings {
 	const char *name;
 	CUuuid uuid;
 	bool has_uuid;
-	unsigned int
-		device[SG_DEVICES_MAX]; /* number of the device of each ordinal of the driver */
+	unsigned int device[SG_DEVICES_MAX]; /* device number of each ordinal */
 	unsigned int n_devices;
 	unsigned int there;     /* number of GPUs, visible or not */
 	unsigned int instances; /* MIG instances of the first GPU; 0: it is not in MIG mode */

@@ -482,7 +482,7 @@ void sg_timed_call(unsigned int device, uint64_t ns)
 		sg_timed_until(device, end, NULL, false);
 }
 
-/* ---- what there is to say ---- */
+/* ---- the report ---- */
 
 void sg_timed_count_kernel(unsigned int device)
 {

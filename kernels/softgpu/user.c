@@ -78,10 +78,7 @@ static int destructors_start_thread(void) MM_REQUIRES(users_lock)
 
 /* ---- References ---- */
 
-/*
- * @user has at least @count references. Dropping the last retracts the
- * handle.
- */
+/* @user has at least @count references. Dropping the last retracts the handle. */
 static void user_drop_references(struct sg_user *user, uint64_t count) MM_REQUIRES(users_lock)
 {
 	struct sg_user **end = &dead_users;
@@ -112,7 +109,7 @@ static bool set_take(struct sg_users *users, struct sg_user *user, uint64_t coun
 	return true;
 }
 
-/* Makes room for one more reference. */
+/* Makes room for one more entry. Return: false if there is no memory. */
 static bool set_grow(struct sg_users *users)
 {
 	struct sg_user_held *items;

@@ -2,10 +2,11 @@
 /*
  * sg_written - when streams wrote the values that other streams wait for, in timed mode
  *
- * Concept:    a wait that finds its value cannot know since when it is there. Where a stream wrote
- *             the value, in any process, the time is known exactly: a table in the shared timeline
- *             has, for a word, its last value and the time of that. If the word holds another value
- *             than the table (the host wrote it, or two words share a place), the time is unknown.
+ * Concept:    a wait that finds its value in memory does not see when it was written. Where a
+ *             stream wrote the value, in any process, the time is known exactly: a table in the
+ *             shared timeline has, for a word, its last value and when that was written. If the
+ *             word holds another value than the table (the host wrote it, or two words share a
+ *             place), the time is unknown.
  * Words:      32 bits, named by the file behind them and the offset in it, so that processes that
  *             map it at different addresses have one name for it.
  * Threading:  safe from any thread; the table is shared by processes, and its content not trusted.

@@ -39,7 +39,7 @@ MM_LOCK_KIND(mm_map_lock);
 #define MM_EVENTS_MAX    64
 #define MM_FD_NONE       (-1)
 #define MM_LINK_RETRY_NS (MM_NS_PER_MS / 5) /* between two attempts to use a full queue */
-#define MM_FDS_RETRIES   256                /* truncated batches in a row that are borne */
+#define MM_FDS_RETRIES   256                /* truncated batches in a row that are accepted */
 
 /* A call that waits for the reply to its request; it lives on the caller's stack. */
 struct mm_wait {
@@ -91,7 +91,7 @@ struct mm_kv {
 	struct { /* the last reclaim of mmd */
 		uint32_t chunks;
 		uint64_t deadline_ns;
-		uint64_t known; /* the part of `released` that mmd knew of then */
+		uint64_t known; /* the part of `released` that mmd had counted when it sent this */
 	} reclaim MM_GUARDED_BY(mm_client_lock);
 };
 
@@ -353,7 +353,7 @@ int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const c
 int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 /*
  * Drops the event of a turn's begin, because a call that waited for the turn returns. The event
- * stays if another call was promised it: a lost event is worse than a needless one.
+ * stays if another call returned and relies on it: a lost event is worse than a needless one.
  */
 void mm_turn_event_drop(struct mm_client *client) MM_REQUIRES(mm_client_lock);
 /* Requests the turn; the lock is released meanwhile. */

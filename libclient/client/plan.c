@@ -147,8 +147,8 @@ static int switch_map(struct mm_client *c, struct mm_model *model, const struct 
 
 /*
  * Answers a SWITCH for a model that was given up. If the client is being closed, no answer is
- * needed: BYE states that nothing is mapped. Otherwise mmd must learn that the model will never be
- * mapped, or its pages would stay with this tenant until the connection ends.
+ * needed: BYE states that nothing is mapped. Otherwise the answer must state that the model will
+ * never be mapped, or its pages would stay with this tenant until the connection ends.
  */
 static int switch_refuse(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
 {

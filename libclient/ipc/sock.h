@@ -124,7 +124,7 @@ int mm_sock_recv_clean(int fd, void *buf, size_t cap, size_t *ret_len);
  * Neither side can send after this; the peer still gets what was sent to it. Messages of the peer
  * are thrown away, up to one with fds.
  * Return: 0: closing @fd closes nothing else; -EPERM: the last close of @fd also closes fds that
- * were passed, and may sleep for as long as their owner likes.
+ * were passed, and may sleep for as long as their owner chooses.
  */
 int mm_sock_drain(int fd);
 

@@ -31,7 +31,7 @@ struct mm_model_parts {
 	const struct mm_safetensors *st; /* one per file */
 	const char *const *names;        /* names of the files, for refusals */
 	size_t n_files;
-	uint32_t layers;              /* the number that config.json promises */
+	uint32_t layers;              /* the number in config.json */
 	const struct mm_packs *packs; /* NULL: none */
 };
 

@@ -107,10 +107,10 @@ struct mm_xplan_region {
 	struct mm_xplan_slot slot[MM_SLOTS_MAX];
 	/*
 	 * One bit per layer: set = the layer gets no READY before the tenant has mapped it, that is
-	 * while open < MM_XPLAN_OPEN().
+	 * while open < MM_XPLAN_OPEN(epoch, layer + 1).
 	 */
 	uint64_t closed[MM_XPLAN_LAYER_WORDS];
-	uint64_t open; /* grows; core writes it at any time */
+	uint64_t open; /* MM_XPLAN_OPEN(); only grows; core writes it at any time */
 };
 
 /* ---- xfer -> core: cursors and measurements ---- */

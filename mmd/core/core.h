@@ -99,7 +99,8 @@ struct mm_core_opts {
 	uint32_t time_scale; /* factor of all times of the controller and of turns */
 	/* The ladder; 0 = the default in knobs.h. */
 	uint64_t revoke_ns; /* from the end of a connection until on_timeout applies */
-	uint64_t ask_ns; /* from a request for what an account must give until on_timeout applies */
+	/* time that a tenant has to give what its account must give, until on_timeout applies */
+	uint64_t ask_ns;
 	uint64_t stop_ns; /* further time for a process that is stopped, traced or frozen */
 	uint64_t kill_window_ns;
 	uint32_t kill_max; /* kills within the window; up to MM_KILLS_MAX */
@@ -237,8 +238,8 @@ void mm_core_on_stats(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
 
 /*
  * The tenant requests a swap space. 0: it is charged, and the shell creates it; -EDQUOT; -EEXIST;
- * -EINVAL: the tenant has no arena. If the shell cannot create it, mm_core_on_swap_failed() takes
- * the charge back.
+ * -EINVAL: the tenant has no arena, or @bytes is 0. If the shell cannot create the space,
+ * mm_core_on_swap_failed() takes the charge back.
  */
 int mm_core_on_swap_open(struct mm_core *core, uint64_t now_ns, uint32_t tenant, uint64_t bytes);
 void mm_core_on_swap_failed(struct mm_core *core, uint32_t tenant);

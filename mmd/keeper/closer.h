@@ -5,7 +5,7 @@
  * Concept:   On kernels before Linux 6.16 anybody may pass file descriptors to mmd. They stay in
  *            the connection until it is closed, and its last close closes them too. A socket
  *            that lingers then sleeps for as long as its owner chose, a file of a network or
- *            user-space file system for as long as its server likes. So keeper forks a child, which
+ *            user-space file system for as long as its server takes. So keeper forks a child, which
  *            shares the connections, and closes its own copies; the child's exit is the last close.
  *            Sockets do not linger at the exit of a process. A child that does not end is left
  *            alone, and another one takes later connections.
@@ -37,7 +37,7 @@ struct mm_closer {
 	unsigned int n_children;
 	int waiting[MM_CLOSER_WAITING];
 	unsigned int n_waiting;
-	unsigned int n_released; /* the first of waiting[], of which core has no copy any more */
+	unsigned int n_released; /* the first so many of waiting[]: core has closed its copies */
 	uint64_t next_ns;        /* no new child starts before, unless the last has ended */
 	/* All children hang, and this was logged; reset when half of them have ended. */
 	bool stuck_reported;

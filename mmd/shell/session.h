@@ -12,7 +12,7 @@
  *             breaks a rule loses its connection and is logged (peerlog.h); no other tenant is
  *             affected. No fd of a tenant is ever taken: the kernel refuses it, or the message that
  *             carries it is never received, because the last close of a foreign fd may sleep for as
- *             long as its sender likes.
+ *             long as its sender chooses.
  * Threading:  core's thread. Work per wake-up is bounded; the rest is done in the next iteration.
  * Limits:     MM_DEVICE_TENANTS_MAX tenants per device, of which an account gets a share (quota.h);
  *             each must begin to serve within --idle-timeout. MM_HELLOS_MAX connections without a

@@ -46,7 +46,7 @@ struct mm_xscrub {
 struct mm_xscrubs {
 	struct mm_xscrub batch[MM_XSCRUB_MAX];
 	uint32_t events;        /* events that were created */
-	struct mm_xscrub *open; /* the batch of this round of the loop, or NULL */
+	struct mm_xscrub *open; /* the batch that this round of the loop fills; NULL: none yet */
 	uint32_t first, n;      /* neighbours in the open batch that are not filled yet */
 };
 

@@ -39,7 +39,7 @@ struct mm_xbuf {
 	uint64_t bytes; /* wanted */
 	uint64_t done;  /* bytes that were read, from base[0] on */
 	uint64_t at;    /* offset in the transfer of the first wanted byte */
-	uint32_t again; /* how often the disk gave less than was requested */
+	uint32_t again; /* how often the disk returned less than was requested */
 	int result;     /* READY: 0, or why there are no bytes */
 	bool wanted;    /* false: its transfer was cancelled */
 	TAILQ_ENTRY(mm_xbuf) entry;
@@ -108,6 +108,6 @@ bool mm_xstage_reads(const struct mm_xstage *stage, const struct mm_xstore *stor
  * @result: bytes, or negative errno
  *
  * Return: 0 all bytes are there; -EAGAIN read on from ->done, which is aligned; else the failure:
- * -EIO where the file holds less than was promised.
+ * -EIO where the file ends before the last wanted byte.
  */
 int mm_xbuf_on_read(struct mm_xbuf *buf, int result);

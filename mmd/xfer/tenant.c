@@ -194,7 +194,7 @@ static void tenant_copy_landed(struct mm_xtransfer *transfer, int result)
 	tenant_acts_perform(t, &acts, transfer->landed_ns, 0);
 }
 
-/* The gate of slot @s shows DONE. */
+/* Handles a gate of slot @s that shows DONE: the low half of the gate is @low. */
 static void slot_gate_done(struct mm_xtenant *t, uint32_t s, const struct mm_gate *gate,
 			   uint32_t low, uint64_t now_ns)
 {
@@ -443,7 +443,7 @@ int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch)
 		return r;
 	if (active)
 		return plan_go_over(tenant, store);
-	/* A new xfer, or a plan without cycling layers. */
+	/* This is a new xfer, or no layers cycled before. */
 	if (mm_xtenant_copying(tenant))
 		return -EINPROGRESS;
 	memcpy(tenant->plan, tenant->next_plan, sizeof(*tenant->plan));

@@ -68,8 +68,8 @@ void mm_xtenant_destroy(struct mm_xtenant *tenant);
  * @tenant: not copying
  * @epoch:  that the plan region must carry; the active plan's: nothing happens
  *
- * Return: 0; -EINVAL the plan or a cursor is impossible; -ESTALE another epoch; -ENOENT no such
- * store.
+ * Return: 0; -EBUSY another plan is active or a copy is on the device; -EINVAL the plan or a cursor
+ * is impossible; -ESTALE another epoch; -ENOENT no such store.
  */
 int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch);
 
@@ -78,8 +78,8 @@ int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch);
  * @tenant: parked: its process uses no layer before this has succeeded
  * @epoch:  that the plan region must carry; the active plan's: nothing happens
  *
- * Where no plan is active (in a new xfer), it serves the plan: slots whose cursors carry its epoch
- * go on from there, the others begin at their first layer.
+ * Where no plan is active (in a new xfer, or if no layers cycled before), it serves the plan: slots
+ * whose cursors carry its epoch go on from there, the others begin at their first layer.
  * Return: 0; -EINPROGRESS copies into slots that change are still landing, call again; else as
  * mm_xtenant_activate().
  */

@@ -75,8 +75,8 @@ void mm_account_uncharge(struct mm_account *a, uint32_t pages);
 void mm_account_quarantine(struct mm_account *a, bool charged);
 void mm_account_unquarantine(struct mm_account *a);
 /*
- * Counts @pages that it was granted. @served: the highest virtual time of an account that was
- * granted pages.
+ * Advances the account's virtual time by @pages that it was granted, divided by its weight.
+ * @served: the highest virtual time of all accounts, which is raised if this one's is higher.
  */
 void mm_account_serve(struct mm_account *a, uint32_t pages, uint64_t *served);
 /* Begins to wait: what it did not request while it did not wait is not owed to it. */

@@ -4,7 +4,7 @@
  *
  * Concept:    struct mm_core is the book. It has one pointer for each floor above it: what a plan
  *             or the market keeps of the core or of a tenant is declared there, and is opaque here.
- *             The floors above learn of changes by return values, or by two counters: one counts
+ *             The floors above see changes in return values, or in two counters: one counts
  *             changes of the pages that are on their way, the other changes of what tenants wait
  *             for.
  * Floors:     front (core, events, reports, operator, requests, settle, life, ladder, check) over
@@ -78,7 +78,7 @@ struct mm_c_tenant {
 	uint64_t revoke_at_ns;
 	/* deadline to give what its account must give; 0: nothing is due */
 	uint64_t reclaim_deadline_ns;
-	uint64_t stopped_ns;    /* when the ladder learned that it is stopped; 0: it runs */
+	uint64_t stopped_ns;    /* when it was found to be stopped; 0: it runs */
 	bool stopped_check_due; /* the shell is checking whether it is stopped */
 	bool overdue;           /* its deadline has passed and it is alive */
 	/* set at a memory error; SEEN: it has reported suspect_steps since */

@@ -28,7 +28,7 @@ struct mm_demand {
 
 /* Begins with no demand; a policy with static KV demands the share. */
 void mm_c_demand_declare(const struct mm_core *c, struct mm_c_tenant *t);
-/* Sets the demand to @chunks in all, at most as many as @t declared. */
+/* Sets the demand to @chunks in all, which must not exceed what @t declared. */
 void mm_c_demand_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
 /* @t has released a chunk: the demand and the reclaim are one chunk less. */
 void mm_c_demand_released(struct mm_c_tenant *t);

@@ -3,9 +3,9 @@
  * forecast - how many pages will be demanded soon
  *
  * Concept:   Engines demand KV for requests that run and for those in their queues. The steepest
- *            recent slope of the sum of all demands, times the time that pages take to come, is
- *            taken ahead of need: at the begin of a burst there are pages while the plan changes
- *            that it requires are under way.
+ *            recent slope of the sum of all demands, times the knob ahead-ms, is how
+ *            many pages are taken ahead of need, up to a part of the pool: when a burst begins,
+ *            there are pages already while the plan changes that it requires are under way.
  * Threading: core thread only.
  */
 #pragma once

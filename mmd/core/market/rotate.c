@@ -37,7 +37,7 @@ static uint32_t lend_max(const struct mm_core *c, const struct mm_c_tenant *t)
 
 /*
  * Gets the pages that are lent, and the most that may be lent: what all tenants but the one with
- * the most can lend, so that any of them can be next.
+ * the most can lend, so that any of them can have the next turn.
  */
 static void lending_sums(const struct mm_core *c, uint64_t *ret_lent, uint64_t *ret_most)
 {

@@ -196,7 +196,7 @@ static int64_t link_open_from(const struct layer_search *s, uint32_t at)
 static int32_t layer_reach(const struct layer_search *s, uint32_t l, int64_t slack)
 {
 	int64_t until = s->begin[s->n + l] - (int64_t)s->layers->t_ns[l] - slack;
-	/* number of layers before it that are early enough */
+	/* how many layers before @l are early enough: from low to high */
 	uint32_t low = 0, high = s->n + l;
 
 	while (low < high) {
@@ -246,7 +246,7 @@ static void chains_extend(struct layer_search *s, uint32_t l, uint32_t first, ui
 static int64_t chains_from(struct layer_search *s, uint32_t first, uint32_t *ret_last)
 {
 	int32_t close = MM_MIN(s->reach[first] + (int32_t)s->n, (int32_t)s->n - 1);
-	/* a chain must contain it, so no later layer may follow one before it */
+	/* the last layer so far that each chain must contain: later ones may not skip it */
 	uint32_t last_must = first;
 
 	if (close <= (int32_t)first)

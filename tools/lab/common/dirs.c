@@ -20,7 +20,7 @@ int mm_bin_dir(char *ret_dir)
 	return 0;
 }
 
-/* The folder gets sockets, whose paths must be short. So it is not made under a deep TMPDIR. */
+/* Without @keep the folder is in /tmp, not in TMPDIR: its sockets need short paths. */
 int mm_work_dir_make(const char *keep, char *ret_dir)
 {
 	if (!keep) {

@@ -44,5 +44,8 @@ struct mm_goal { /* a bound that the ratio of figure to reference should keep */
 	double bound;
 };
 
-/* Return: false if there is no goal, or @ratio is not a positive number. */
+/*
+ * Return: false if there is no goal, or @ratio is not finite and positive; @ret_reached is then not
+ * written.
+ */
 bool mm_goal_check(const struct mm_goal *goal, double ratio, bool *ret_reached);

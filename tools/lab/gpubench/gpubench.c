@@ -273,7 +273,7 @@ static bool child_lines_read(struct gpu *g, int fd, char *why, size_t why_bytes)
 			memmove(g->line, end + 1, g->fill + 1);
 		}
 		if (g->fill == sizeof(g->line) - 1)
-			g->fill = 0; /* too long for a result */
+			g->fill = 0; /* the line is too long for a result: drop it */
 	}
 }
 
@@ -451,7 +451,7 @@ static int parts_run(struct gpu *g)
 
 	if (outcome != DONE)
 		return outcome == NO_DEVICE ? EXIT_NO_DEVICE : 1;
-	/* The device is asked, because the driver's name need not tell. */
+	/* The device is asked, because the driver's name need not show it. */
 	g->bench.rehearsal = json_is_true(json_object_get(g->device, "rehearsal"));
 	choose_sizes(&g->bench);
 	first = header_json(g);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu - `mmbench gpu`: costs of the mechanism on this machine's device, each against a reference
+ * gpubench - `mmbench gpu`: costs of the mechanism on this device, each against a reference
  *
  * Concept:   A part measures one thing. It runs in a child process of its own, which opens the
  *            driver, starts an mmd where it needs one, and writes a line of JSON for each result

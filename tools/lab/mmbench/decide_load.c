@@ -135,7 +135,10 @@ static void actions_take(struct load *l)
 		l->actions++;
 }
 
-/* Does what mmd's shell does: gives the event to the core, performs actions, sets the deadline. */
+/*
+ * Gives the event to the core as mmd's shell does, takes its actions and reads its deadline, and
+ * measures how long these take. Then performs the actions, which is not measured.
+ */
 static void call_make(struct load *l, const struct load_call *call)
 {
 	uint64_t began = real_ns(), ns;

@@ -18,7 +18,7 @@
 #include "tools/lab/mmbench/timed.h"
 
 #define START_NS (120 * MM_NS_PER_S)  /* to load all models; generous: sanitizers, two cores */
-#define LARGE_NS (1800 * MM_NS_PER_S) /* the same on hardware: tens of gigabytes from a disk */
+#define LARGE_NS (1800 * MM_NS_PER_S) /* the same on hardware, where a model may be tens of GB */
 #define SERVE_NS (1800 * MM_NS_PER_S)
 
 /* Memory of the software GPU that mmd leaves to contexts and workspaces, as it does on hardware. */

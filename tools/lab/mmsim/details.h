@@ -3,7 +3,7 @@
  * details - numbers of a run that only the simulator has, as JSON
  *
  * Concept:   A report of a case has the same fields from the simulator and from a timed run;
- *            these are members of its own that the simulator adds.
+ *            these are further members that only the simulator adds.
  * Threading: one thread.
  */
 #pragma once

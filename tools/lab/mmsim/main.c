@@ -166,7 +166,7 @@ static double clock_seconds(clockid_t clock)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* ---- a panic says which case it was ---- */
+/* ---- a panic prints which case it was ---- */
 
 static struct {
 	const struct mm_wl_opts *opts;

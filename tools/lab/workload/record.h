@@ -33,7 +33,7 @@ struct mm_wl_served {
 struct mm_wl_counters {       /* counters of a run; one that it does not have is 0 */
 	uint64_t preemptions; /* sequences that were preempted */
 	uint64_t recomputed_tokens;
-	uint64_t swapped_bytes; /* both ways */
+	uint64_t swapped_bytes; /* out and in */
 	uint64_t streamed_bytes;
 	uint64_t plan_changes;
 	uint64_t layers_remapped_max; /* most layers away at one time, of all tenants together */

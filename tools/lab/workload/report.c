@@ -12,7 +12,7 @@
 
 #define GIB 0x1p30
 
-/* Adds up the counters of all windows of a policy. */
+/* Adds up the counters of all windows of a policy; of peaks it takes the highest. */
 static struct mm_wl_counters sum_counters(const struct mm_wl_report *r, uint32_t policy)
 {
 	struct mm_wl_counters sum = { 0 };

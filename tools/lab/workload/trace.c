@@ -24,7 +24,7 @@ static const char *const column_names[COL_COUNT] = {
 struct trace_reader {
 	const char *path;
 	unsigned long line;
-	bool lengths_only; /* arrival_s may be missing */
+	bool lengths_only; /* the column arrival_s may be missing */
 	int at[COL_COUNT]; /* field index of each column; -1: the file lacks it */
 	int fields;
 	double last_s;
