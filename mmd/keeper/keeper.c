@@ -48,7 +48,7 @@ struct keeper_xfer { /* one per device */
 	uint64_t epoch;
 	pid_t pid;
 	uint64_t start_at_ns;  /* UINT64_MAX = no start is due */
-	uint64_t started_ns;   /* start of the one that runs */
+	uint64_t started_ns;   /* when the running xfer was started */
 	unsigned int failures; /* deaths in a row before the xfer was proven */
 	unsigned int quick;    /* deaths in a row soon after the start */
 	bool proven;           /* core has reported that it works (worker.h) */

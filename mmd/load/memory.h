@@ -51,7 +51,7 @@ int mm_memory_populate(const struct mm_memory_map *map, uint64_t from, uint64_t 
  * @ret_map: written only on success; undo with mm_memory_unmap()
  *
  * Writes pass through the page cache; mm_memory_flush() bounds what it holds. Return: 0; -EPROTO
- * too short; -ENOMEM.
+ * too short; the errno of mmap().
  */
 int mm_memory_map_file(int fd, uint64_t bytes, struct mm_memory_map *ret_map, struct mm_why *why);
 /* Writes the mapping to disk; frees its pages and their cache. Return: 0; -EIO, -ENOSPC. */

@@ -719,9 +719,8 @@ static const char *completion_handle(struct mm_pool *pool, const struct mm_msg *
 		return NULL;
 	}
 	if (job.count && msg->result < 0 && !pool->ready) {
-		(void)worker_receive(
-			pool,
-			MESSAGES_PER_WAKEUP); /* reads the holders of memory for the message */
+		/* The messages that are left may name the processes that hold the memory. */
+		(void)worker_receive(pool, MESSAGES_PER_WAKEUP);
 		pool_fail_creation(pool, msg->result);
 		return NULL;
 	}

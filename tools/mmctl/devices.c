@@ -24,7 +24,7 @@ struct devices {
 	struct mm_nvml nvml;
 	json_t *status; /* answer of a running mmd; NULL: none runs */
 	struct mm_nvml_facts list[DEVICES_MAX];
-	int ordinal[DEVICES_MAX]; /* under which CUDA shows each to this process; -1: it does not */
+	int ordinal[DEVICES_MAX]; /* of each in CUDA; -1: CUDA does not show it to this process */
 	int n;
 };
 

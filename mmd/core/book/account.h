@@ -33,7 +33,7 @@ struct mm_account {
 	uint32_t quarantined;
 	uint32_t tenants;
 	/*
-	 * pages granted in contention, over the weight: the account with the least is served first
+	 * pages granted, over the weight; of accounts that wait, the one with the least is next
 	 */
 	uint64_t served;
 	uint64_t left_at; /* orders accounts by when they lost their last tenant */

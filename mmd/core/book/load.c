@@ -120,8 +120,8 @@ void mm_c_load_streamed(struct mm_c_tenant *t, uint64_t layer_ns)
 }
 
 /*
- * Measures from the end of the copy before, because the latency of a copy includes the time in its
- * queue.
+ * Measures from the end of the copy before, if that is later than the issue: until then this copy
+ * was in the queue.
  */
 void mm_c_load_copied(struct mm_core *c, uint64_t issued_ns, uint64_t bytes)
 {

@@ -13,14 +13,14 @@
 
 /* Pages that are on their way and counted on, at one revision. */
 struct mm_c_expected {
-	uint64_t coming; /* revision: the core's coming */
+	uint64_t coming; /* the core's counter when the pages were counted */
 	uint64_t all;
 	uint64_t of[MM_CORE_ACCOUNTS_MAX]; /* by account */
 };
 
 /* Sums over all tenants, at one revision. */
 struct mm_c_sums {
-	uint64_t coming, waiting; /* revision: the core's coming and waiting */
+	uint64_t coming, waiting; /* the core's counters when the sums were computed */
 	uint64_t link; /* permille of the link's time that active tenants' streaming takes */
 	uint64_t own[MM_CORE_ACCOUNTS_MAX]; /* pages that an account's tenants wait for */
 };

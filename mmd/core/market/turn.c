@@ -451,8 +451,8 @@ static uint64_t quantum_stretched(const struct mm_core *c, const struct mm_c_ten
 }
 
 /*
- * Returns how long the holder keeps the turn until @next has not been charged for more than the
- * slack beyond it; 0: @next has not.
+ * Returns how long the holder may go on because @next was charged for more time than it and the
+ * slack together; 0: @next was not.
  */
 static uint64_t turn_behind_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {

@@ -32,7 +32,7 @@ struct mm_change {
 	bool broken; /* a step broke off: a change in full must put the gates in order */
 	/* epoch of the plan that xfer serves; 0: it serves none */
 	uint64_t served_epoch;
-	/* numbers of layers, from the first: mapped as the tenant reports, opened by the core */
+	/* layers from the first on that the tenant reported as mapped, and that the core opened */
 	uint32_t mapped, open;
 	/* bit per layer that the change in part makes resident */
 	uint64_t home[MM_LAYER_WORDS];

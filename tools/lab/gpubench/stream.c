@@ -30,7 +30,7 @@ static int by_mmd(struct stream *s, bool counts)
 	double whole_s = 0;
 	int r = 0;
 
-	/* Two steps more do not count: slots are full before the first one, so it streams less. */
+	/* The first two steps do not count: the slots are full before them, so less is streamed. */
 	for (uint32_t i = 0; !r && i < steps + 2; i++) {
 		double step_s;
 

@@ -57,7 +57,7 @@ static uint32_t get_size(struct config_reader *reader, const char *key, uint32_t
 	return (uint32_t)json_integer_value(v);
 }
 
-/* Reads a number that is finite and not 0 as a float, as kernels compute in floats. */
+/* Reads a number above 0 that a float can hold, because kernels compute in floats. */
 static double config_real(struct config_reader *reader, const json_t *from, const char *key,
 			  double fallback)
 {

@@ -68,7 +68,7 @@ static inline uint64_t mm_stamps_host_ns(const struct mm_stamps *s, uint64_t ns)
 }
 
 /*
- * Mark the beginning and the end of a step: to be called before and behind all of its work. A step
+ * Mark the beginning and the end of a step: to be called before and after all of its work. A step
  * that is repeated has one beginning; its last end counts.
  */
 CUresult mm_stamps_begin(struct mm_stamps *s, CUstream stream);
