@@ -316,7 +316,7 @@ static void client_give_back(struct mm_client *c)
 	model = c->model;
 	c->kv = NULL;
 	c->model = NULL;
-	c->model_phase = MM_CLIENT_MODEL_BROKEN;
+	mm_model_phase_set(c, MM_CLIENT_MODEL_BROKEN);
 	mm_client_lock_give(&c->lock);
 	mm_kv_destroy(kv);
 	mm_model_destroy(model);

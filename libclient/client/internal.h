@@ -201,6 +201,7 @@ struct mm_client {
 	struct mm_sampling sampling MM_GUARDED_BY(mm_client_lock);
 	struct mm_gate_times *gate_times MM_GUARDED_BY(mm_client_lock);
 
+	/* Set by mm_model_phase_set() only, since mm_client_layers() reads it without the lock. */
 	enum mm_client_model_phase model_phase MM_GUARDED_BY(mm_client_lock);
 	/* The service thread sets it at LOADED. */
 	struct mm_model *model MM_GUARDED_BY(mm_client_lock);
@@ -219,13 +220,23 @@ struct mm_client {
 	struct mm_event events[MM_EVENTS_MAX] MM_GUARDED_BY(mm_client_lock);
 };
 
+/* Sets the phase, and publishes the model to mm_client_layers() if the phase is READY. */
+static inline void mm_model_phase_set(struct mm_client *c, enum mm_client_model_phase phase)
+	MM_REQUIRES(mm_client_lock)
+{
+	__atomic_store_n(&c->model_phase, phase, __ATOMIC_RELEASE);
+}
+
 /*
  * Layers of the client's model; 0 while it has none that can run. Not checked: a thread with a step
- * open calls it without the lock, and a model that can run stays until the client is closed.
+ * open calls it without the lock. The model can get ready meanwhile, therefore the read is atomic;
+ * a model that can run stays until the client is closed.
  */
 static inline uint32_t mm_client_layers(const struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 {
-	return c->model_phase == MM_CLIENT_MODEL_READY ? c->model->dir.n_groups - 1 : 0;
+	enum mm_client_model_phase phase = __atomic_load_n(&c->model_phase, __ATOMIC_ACQUIRE);
+
+	return phase == MM_CLIENT_MODEL_READY ? c->model->dir.n_groups - 1 : 0;
 }
 
 /* The client's model, while it can run. Not checked, for the same reason. */

@@ -146,7 +146,7 @@ int mm_model_on_loaded(struct mm_client *client, const struct mm_msg *msg, const
 		mm_client_lock_take(&client->lock);
 		client->model = model;
 		if (client->model_phase == MM_CLIENT_MODEL_LOADING)
-			client->model_phase = MM_CLIENT_MODEL_LOADED;
+			mm_model_phase_set(client, MM_CLIENT_MODEL_LOADED);
 		pthread_cond_broadcast(&client->changed);
 		mm_client_lock_give(&client->lock);
 		model = NULL;
@@ -165,12 +165,12 @@ int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const 
 		/* After a load was given up no call waits for the refusal. */
 		if (client->model_phase == MM_CLIENT_MODEL_LOADING ||
 		    client->model_phase == MM_CLIENT_MODEL_LOADED)
-			client->model_phase = MM_CLIENT_MODEL_REFUSED;
+			mm_model_phase_set(client, MM_CLIENT_MODEL_REFUSED);
 		client->refused_result = MM_MAX(msg->result, -4095);
 		client->refused_why = msg->arg[0] <= MM_REFUSED_LOAD ? (enum mm_refusal)msg->arg[0]
 								     : MM_REFUSED_NO;
 	} else if (client->model_phase == MM_CLIENT_MODEL_LOADED && client->steps.plan.epoch) {
-		client->model_phase = MM_CLIENT_MODEL_READY;
+		mm_model_phase_set(client, MM_CLIENT_MODEL_READY);
 	} else if (client->model_phase != MM_CLIENT_MODEL_BROKEN) {
 		*ret_text = "mmd says that a model is ready that is not mapped";
 		r = -EPROTO;
@@ -189,7 +189,7 @@ static int phase_enter(struct mm_client *c)
 	mm_client_lock_take(&c->lock);
 	phase = c->model_phase;
 	if (phase == MM_CLIENT_MODEL_NONE)
-		c->model_phase = MM_CLIENT_MODEL_LOADING;
+		mm_model_phase_set(c, MM_CLIENT_MODEL_LOADING);
 	mm_client_lock_give(&c->lock);
 	if (phase == MM_CLIENT_MODEL_NONE)
 		return 0;
@@ -313,7 +313,7 @@ static void phase_reset(struct mm_client *c)
 	mm_step_out_perform(c, &out);
 	mm_close_fd(&c->load_fd);
 	mm_close_fd(&c->store_fd);
-	c->model_phase = MM_CLIENT_MODEL_NONE;
+	mm_model_phase_set(c, MM_CLIENT_MODEL_NONE);
 	mm_client_lock_give(&c->lock);
 	mm_model_destroy(model);
 	mm_map_lock_give(&c->map_lock);
@@ -322,7 +322,7 @@ static void phase_reset(struct mm_client *c)
 static void phase_break(struct mm_client *c)
 {
 	mm_client_lock_take(&c->lock);
-	c->model_phase = MM_CLIENT_MODEL_BROKEN;
+	mm_model_phase_set(c, MM_CLIENT_MODEL_BROKEN);
 	mm_client_lock_give(&c->lock);
 }
 

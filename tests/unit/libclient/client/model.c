@@ -188,7 +188,7 @@ static int start_load(struct fixture *f, struct call *load)
 	return peer_open_channel(f->peer);
 }
 
-static void finish_load(struct fixture *f, int channel, struct call *load)
+static void send_directory(struct fixture *f, int channel)
 {
 	unsigned int files;
 	uint64_t bytes;
@@ -198,9 +198,44 @@ static void finish_load(struct fixture *f, int channel, struct call *load)
 	peer_load_status(channel, 0, "");
 	fd = peer_store(&bytes);
 	peer_send_store(f->peer, (const uint64_t[]){ 1 + PEER_LAYERS, 1 + PEER_LAYERS, bytes }, fd);
+}
+
+static void finish_load(struct fixture *f, int channel, struct call *load)
+{
+	send_directory(f, channel);
 	peer_place_model(f->peer);
 	if (call_join(load))
 		fail_msg("%s", load->error);
+	close(channel);
+}
+
+static int call_send_ready(struct call *call)
+{
+	pause_ms(20);
+	peer_event(call->f->peer, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+	return 0;
+}
+
+/*
+ * Steps may begin once the first plan is in force, so that the model can get ready while a thread
+ * with a step open counts its layers. The thread sanitizer sees it if nothing orders the two:
+ * another thread sends the event, and this one releases no lock after it has counted.
+ */
+static void test_step_while_model_gets_ready(void **state)
+{
+	struct fixture *f = *state;
+	struct call load, ready = { 0 };
+	int channel = start_load(f, &load);
+
+	send_directory(f, channel);
+	peer_map_model(f->peer);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	call_start(&ready, f, call_send_ready);
+	assert_false(mm_step_wants_times(f->client)); /* no layer waits */
+	assert_int_equal(call_join(&ready), 0);
+	if (call_join(&load))
+		fail_msg("%s", load.error);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 	close(channel);
 }
 
@@ -459,6 +494,7 @@ int main(void)
 		MODEL(test_compute_weights),
 		MODEL(test_plan_changes),
 		MODEL(test_switch_fails),
+		TEST(test_step_while_model_gets_ready),
 		TEST(test_refused_by_load),
 		TEST(test_refused_by_quota),
 		TEST(test_load_dies),

@@ -602,7 +602,7 @@ void peer_send_store(struct peer *peer, const uint64_t args[3], int fd)
 }
 
 /* Page g for group g, all resident; epoch 1. */
-void peer_place_model(struct peer *peer)
+void peer_map_model(struct peer *peer)
 {
 	uint32_t ids[1 + PEER_LAYERS];
 
@@ -616,5 +616,10 @@ void peer_place_model(struct peer *peer)
 	peer_pages(peer, ids, 1 + PEER_LAYERS);
 	peer_event(peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 1 });
 	assert_int_equal(peer_expect(peer, MM_OP_COMMITTED).result, 0);
+}
+
+void peer_place_model(struct peer *peer)
+{
+	peer_map_model(peer);
 	peer_event(peer, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }

@@ -113,3 +113,5 @@ void peer_load_status(int channel, int result, const char *text);
 /* @args are those of MM_EV_MODEL_LOADED; @fd is closed. */
 void peer_send_store(struct peer *peer, const uint64_t args[3], int fd);
 void peer_place_model(struct peer *peer);
+/* The same, up to the first plan; MM_EV_MODEL_READY is still to be sent. */
+void peer_map_model(struct peer *peer);
