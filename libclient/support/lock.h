@@ -103,7 +103,7 @@
 	}                                                                                          \
 	struct kind
 
-/* A lock at file scope, named by itself in annotations; the functions are as for a kind. */
+/* A lock at file scope, named by itself in annotations; its functions are as for a kind. */
 struct MM_CAPABILITY("lock") mm_lock {
 	pthread_mutex_t mutex;
 };
@@ -121,10 +121,4 @@ static inline void mm_lock_give(struct mm_lock *lock) MM_RELEASE(lock) MM_NO_THR
 static inline int mm_lock_wait(struct mm_lock *lock, pthread_cond_t *changed) MM_REQUIRES(lock)
 {
 	return pthread_cond_wait(changed, &lock->mutex);
-}
-
-static inline int mm_lock_wait_until(struct mm_lock *lock, pthread_cond_t *changed,
-				     const struct timespec *until) MM_REQUIRES(lock)
-{
-	return pthread_cond_timedwait(changed, &lock->mutex, until);
 }

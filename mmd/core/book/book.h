@@ -2,14 +2,13 @@
 /*
  * book - the facts: pages, accounts, tenants, and jobs that xfer has not done
  *
- * Concept:    struct mm_core is the book. It has one pointer for each floor above it: what a plan
+ * Concept:    struct mm_core is the book. It has one pointer for each room above it: what a plan
  *             or the market keeps of the core or of a tenant is declared there, and is opaque here.
- *             The floors above see changes in return values, or in two counters: one counts
+ *             The rooms above see changes in return values, or in two counters: one counts
  *             changes of the pages that are on their way, the other changes of what tenants wait
  *             for.
- * Floors:     front (core, events, reports, operator, requests, settle, life, ladder, check) over
- *             market over plan over book over out (queue, jobs). Each uses only those below it;
- *             tests/rooms.py checks this.
+ * Rooms:      front (the files of mmd/core itself) over market over plan over book over out. Each
+ *             uses only those below it; tests/rooms.py checks this.
  * Ownership:  The core owns everything; the parts of a tenant belong to its index.
  * Threading:  core thread only.
  */
@@ -59,7 +58,7 @@ struct mm_c_group {
 	uint32_t pages;
 };
 
-/* State of the floors above: only their files see its members. */
+/* State of the rooms above: only their files see its members. */
 struct mm_change;
 struct mm_c_sets;
 struct mm_c_swap;
