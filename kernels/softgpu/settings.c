@@ -9,6 +9,7 @@
 #include "kernels/softgpu/settings.h"
 #include "kernels/softgpu/timed.h"
 #include "libclient/base/base.h"
+#include "libclient/support/number.h"
 #include "libclient/support/size.h"
 
 #define DEFAULT_MEMORY (UINT64_C(1) << 30)
@@ -81,14 +82,12 @@ static CUresult setting_uuid(struct sg_settings *w)
 static CUresult setting_number(const char *variable, const char *text, unsigned int min,
 			       unsigned int max, unsigned int *ret_number, const char **ret_end)
 {
-	char *end;
-	unsigned long number = strtoul(text, &end, 10);
+	uint64_t number;
 
-	if (*text < '0' || *text > '9' || number < min || number > max)
+	if (mm_number_begin(text, &number, ret_end) || number < min || number > max)
 		return sg_error(CUDA_ERROR_INVALID_VALUE, "%s=%s: give numbers from %u to %u",
 				variable, secure_getenv(variable), min, max);
 	*ret_number = (unsigned int)number;
-	*ret_end = end;
 	return CUDA_SUCCESS;
 }
 

@@ -177,15 +177,9 @@ static int profile_read_lines(struct profile_reader *r, char *text, size_t lengt
 	return error;
 }
 
-static void profile_close_file(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
-
 static int profile_read_file(struct profile_reader *r)
 {
-	mm_cleanup(profile_close_file) FILE *file = fopen(r->path, "re");
+	mm_cleanup(mm_close_file) FILE *file = fopen(r->path, "re");
 	char text[FILE_BYTES + 1];
 	size_t n;
 

@@ -2,19 +2,15 @@
 #include "libclient/model/config.h"
 
 #include <errno.h>
-#include <jansson.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 #include "mm/abi.h"
 #include "libclient/model/text.h"
 
 #define CONFIG_BYTES_MAX (1 << 20)
-
-static void config_json_done(json_t **json)
-{
-	json_decref(*json);
-}
 
 static int config_check_strings(const json_t *root, const char *name, struct mm_why *why)
 {
@@ -40,29 +36,29 @@ static int config_check_strings(const json_t *root, const char *name, struct mm_
 int mm_model_config_parse(const char *json, size_t bytes, const char *name,
 			  struct mm_model_config *ret_config, struct mm_why *why)
 {
-	mm_cleanup(config_json_done) json_t *root = NULL;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
 	const json_t *layers;
-	json_error_t where;
+	char err[sizeof(why->text)];
+	uint64_t number;
 	int r;
 
-	root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &where);
-	if (!root)
-		return mm_refuse(why, -EBADMSG, "%s: not valid JSON in line %d: %s", name,
-				 where.line, where.text);
+	r = mm_json_parse(json, bytes, &root, err, sizeof(err));
+	if (r < 0)
+		return mm_refuse(why, r, "%s: %s", name, err);
 	if (!json_is_object(root))
 		return mm_refuse(why, -EBADMSG, "%s: not a JSON object", name);
 	r = config_check_strings(root, name, why);
 	if (r < 0)
 		return r;
 	layers = json_object_get(root, "num_hidden_layers");
-	if (!json_is_integer(layers) || json_integer_value(layers) < 1)
+	if (!mm_json_is_whole(layers, 1, INT64_MAX, &number))
 		return mm_refuse(why, -EBADMSG,
 				 "%s: num_hidden_layers is missing or not an integer > 0", name);
-	if (json_integer_value(layers) > MM_LAYERS_MAX)
+	if (number > MM_LAYERS_MAX)
 		return mm_refuse(why, -ENOTSUP,
-				 "%s: num_hidden_layers is %lld, at most %d are served", name,
-				 (long long)json_integer_value(layers), MM_LAYERS_MAX);
-	ret_config->layers = (uint32_t)json_integer_value(layers);
+				 "%s: num_hidden_layers is %" PRIu64 ", at most %d are served",
+				 name, number, MM_LAYERS_MAX);
+	ret_config->layers = (uint32_t)number;
 	return 0;
 }
 
@@ -71,7 +67,10 @@ int mm_model_config_read(int fd, const char *name, struct mm_model_config *ret_c
 {
 	mm_cleanup(mm_free_ptr) char *json = NULL;
 	size_t bytes;
-	int r = mm_text_read(fd, name, CONFIG_BYTES_MAX, &json, &bytes, why);
+	char err[sizeof(why->text)];
+	int r = mm_text_read(fd, CONFIG_BYTES_MAX, &json, &bytes, err, sizeof(err));
 
-	return r < 0 ? r : mm_model_config_parse(json, bytes, name, ret_config, why);
+	if (r < 0)
+		return mm_refuse(why, r, "%s: %s", name, err);
+	return mm_model_config_parse(json, bytes, name, ret_config, why);
 }

@@ -2,11 +2,11 @@
 #include "libclient/model/index.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 #include "libclient/model/text.h"
 
 struct index_check {
@@ -17,23 +17,15 @@ struct index_check {
 	struct mm_why *why;
 };
 
-static void index_json_done(json_t **json)
-{
-	json_decref(*json);
-}
-
 static int index_load_json(const char *json, size_t bytes, const char *name, json_t **ret_root,
 			   struct mm_why *why)
 {
 	const json_t *metadata, *size;
-	json_error_t where;
+	char err[sizeof(why->text)];
+	int r = mm_json_parse(json, bytes, ret_root, err, sizeof(err));
 
-	*ret_root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &where);
-	if (!*ret_root && json_error_code(&where) == json_error_out_of_memory)
-		return mm_refuse(why, -ENOMEM, "%s: no memory to parse it", name);
-	if (!*ret_root)
-		return mm_refuse(why, -EBADMSG, "%s: not valid JSON in line %d: %s", name,
-				 where.line, where.text);
+	if (r < 0)
+		return mm_refuse(why, r, "%s: %s", name, err);
 	if (!json_is_object(json_object_get(*ret_root, "weight_map")))
 		return mm_refuse(why, -EBADMSG, "%s: no weight_map, or it is not an object", name);
 	metadata = json_object_get(*ret_root, "metadata");
@@ -149,7 +141,7 @@ static int index_check(struct index_check *c)
 int mm_index_check(const char *json, size_t bytes, const char *name, const struct mm_shards *shards,
 		   struct mm_why *why)
 {
-	mm_cleanup(index_json_done) json_t *root = NULL;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
 	mm_cleanup(mm_free_ptr) bool *named = calloc(shards->n + 1, sizeof(*named));
 	struct index_check c = { .name = name, .shards = shards, .named = named, .why = why };
 	int r;
@@ -167,7 +159,10 @@ int mm_index_read(int fd, const char *name, const struct mm_shards *shards, stru
 {
 	mm_cleanup(mm_free_ptr) char *text = NULL;
 	size_t bytes;
-	int r = mm_text_read(fd, name, MM_INDEX_BYTES_MAX, &text, &bytes, why);
+	char err[sizeof(why->text)];
+	int r = mm_text_read(fd, MM_INDEX_BYTES_MAX, &text, &bytes, err, sizeof(err));
 
-	return r < 0 ? r : mm_index_check(text, bytes, name, shards, why);
+	if (r < 0)
+		return mm_refuse(why, r, "%s: %s", name, err);
+	return mm_index_check(text, bytes, name, shards, why);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 #include "libclient/model/config.h"
 #include "libclient/model/index.h"
 #include "libclient/model/text.h"
@@ -32,12 +33,6 @@ static void folder_done(struct folder **folder)
 		free((*folder)->names[i]);
 	}
 	free(*folder);
-}
-
-static void folder_close_dir(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
 }
 
 static int folder_open_file(DIR *dir, const char *name, int *ret_fd, struct mm_why *why)
@@ -64,11 +59,6 @@ static int folder_add_file(struct folder *folder, DIR *dir, const char *name, st
 	if (!folder->names[folder->n++])
 		return mm_refuse(why, -ENOMEM, "out of memory");
 	return 0;
-}
-
-static void measure_json_done(json_t **json)
-{
-	json_decref(*json);
 }
 
 static int file_name_compare(const void *a, const void *b)
@@ -110,13 +100,14 @@ static int index_collect_files(const json_t *map, const char **ret_names, size_t
 static int folder_add_named(struct folder *folder, DIR *dir, int index_fd, struct mm_why *why)
 {
 	mm_cleanup(mm_free_ptr) char *text = NULL;
-	mm_cleanup(measure_json_done) json_t *root = NULL;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
 	const char *names[MM_LOAD_FILES_MAX];
 	size_t n = 0, bytes = 0;
-	int r = mm_text_read(index_fd, INDEX, MM_INDEX_BYTES_MAX, &text, &bytes, why);
+	char err[sizeof(why->text)];
+	int r = mm_text_read(index_fd, MM_INDEX_BYTES_MAX, &text, &bytes, err, sizeof(err));
 
 	if (r < 0)
-		return r;
+		return mm_refuse(why, r, INDEX ": %s", err);
 	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
 	r = index_collect_files(json_object_get(root, "weight_map"), names, &n, why);
 	for (size_t i = 0; r == 0 && i < n; i++)
@@ -163,7 +154,7 @@ static int folder_read(DIR *dir, struct folder *folder, uint32_t *ret_layers, st
 int mm_measure_folder(const char *path, struct mm_layout *ret_layout, struct mm_why *why)
 {
 	mm_cleanup(folder_done) struct folder *folder = calloc(1, sizeof(*folder));
-	mm_cleanup(folder_close_dir) DIR *dir = opendir(path);
+	mm_cleanup(mm_close_dir) DIR *dir = opendir(path);
 	struct mm_model_parts parts = { 0 };
 	int r;
 
@@ -198,12 +189,9 @@ static int shapes_put_shape(struct shapes *s, struct mm_st_tensor *t, const json
 				 t->name);
 	t->bytes = s->item_bytes;
 	for (size_t i = 0; i < rank; i++) {
-		const json_t *side = json_array_get(shape, i);
-
-		if (!json_is_integer(side) || json_integer_value(side) < 1)
+		if (!mm_json_is_whole(json_array_get(shape, i), 1, INT64_MAX, &t->shape[i]))
 			return mm_refuse(s->why, -EBADMSG, "%s: dimension %zu is not above 0",
 					 t->name, i);
-		t->shape[i] = (uint64_t)json_integer_value(side);
 		if (__builtin_mul_overflow(t->bytes, t->shape[i], &t->bytes) ||
 		    t->bytes > TENSOR_BYTES_MAX)
 			return mm_refuse(s->why, -EBADMSG, "%s: larger than 16 TiB", t->name);
@@ -274,7 +262,7 @@ static bool text_is_printable(const json_t *value)
 int mm_measure_shapes(const json_t *model, uint32_t item_bytes, struct mm_layout *ret_layout,
 		      struct mm_why *why)
 {
-	const json_t *layers = json_object_get(model, "n_layers");
+	uint64_t layers;
 	const json_t *layer = json_object_get(model, "layer_tensors");
 	const json_t *other = json_object_get(model, "other_tensors");
 	const json_t *family = json_object_get(model, "family");
@@ -290,11 +278,10 @@ int mm_measure_shapes(const json_t *model, uint32_t item_bytes, struct mm_layout
 	if (!json_is_object(layer) || !json_is_object(other))
 		return mm_refuse(why, -EBADMSG,
 				 "%s: layer_tensors and other_tensors must be objects", name);
-	if (!json_is_integer(layers) || json_integer_value(layers) < 1 ||
-	    json_integer_value(layers) > MM_LAYERS_MAX)
+	if (!mm_json_is_whole(json_object_get(model, "n_layers"), 1, MM_LAYERS_MAX, &layers))
 		return mm_refuse(why, -EBADMSG, "%s: n_layers must be 1 to %d", name,
 				 MM_LAYERS_MAX);
-	parts.layers = (uint32_t)json_integer_value(layers);
+	parts.layers = (uint32_t)layers;
 	r = shapes_put_model(&s, layer, other, parts.layers);
 	if (r == 0)
 		r = mm_layout_make(&parts, ret_layout, why);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 
 /* The limit of the reference implementation; it bounds the cost of a parse. */
 #define HEADER_BYTES_MAX UINT64_C(100000000)
@@ -73,15 +73,6 @@ static int tensor_parse_dtype(const json_t *entry, struct mm_st_tensor *t, uint6
 			     text);
 }
 
-/* Parses an integer >= 0; false for floats, strings and negative numbers. */
-static bool uint_parse(const json_t *value, uint64_t *ret_value)
-{
-	if (!json_is_integer(value) || json_integer_value(value) < 0)
-		return false;
-	*ret_value = (uint64_t)json_integer_value(value);
-	return true;
-}
-
 static int tensor_parse_shape(const json_t *entry, struct mm_st_tensor *t, uint64_t item_bytes,
 			      const struct refusal *refusal)
 {
@@ -98,7 +89,7 @@ static int tensor_parse_shape(const json_t *entry, struct mm_st_tensor *t, uint6
 				     "tensor %s: rank %zu is not served, at most %d is", t->name,
 				     rank, RANK_MAX);
 	for (size_t i = 0; i < rank; i++) {
-		if (!uint_parse(json_array_get(shape, i), &t->shape[i]))
+		if (!mm_json_is_whole(json_array_get(shape, i), 0, INT64_MAX, &t->shape[i]))
 			return header_refuse(refusal, -EBADMSG,
 					     "tensor %s: shape[%zu] is not an integer >= 0",
 					     t->name, i);
@@ -121,8 +112,8 @@ static int tensor_parse_offsets(const json_t *entry, struct mm_st_tensor *t, uin
 		return header_refuse(refusal, -EBADMSG,
 				     "tensor %s: no data_offsets, or they are not an array of two",
 				     t->name);
-	if (!uint_parse(json_array_get(offsets, 0), &begin) ||
-	    !uint_parse(json_array_get(offsets, 1), &end))
+	if (!mm_json_is_whole(json_array_get(offsets, 0), 0, INT64_MAX, &begin) ||
+	    !mm_json_is_whole(json_array_get(offsets, 1), 0, INT64_MAX, &end))
 		return header_refuse(refusal, -EBADMSG,
 				     "tensor %s: data_offsets are not integers >= 0", t->name);
 	if (begin > end)
@@ -248,11 +239,6 @@ static int header_parse_entries(json_t *root, uint64_t data_offset, struct mm_sa
 	return 0;
 }
 
-static void header_json_done(json_t **json)
-{
-	json_decref(*json);
-}
-
 static int header_load_json(const char *json, size_t json_bytes, json_t **ret_root,
 			    const struct refusal *refusal)
 {
@@ -279,7 +265,7 @@ int mm_safetensors_parse(const char *json, size_t json_bytes, uint64_t data_offs
 {
 	mm_cleanup(mm_safetensors_done) struct mm_safetensors st = { .file_bytes = file_bytes };
 	const struct refusal refusal = { err, err ? err_bytes : 0 };
-	mm_cleanup(header_json_done) json_t *root = NULL;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
 	size_t entries;
 	int r;
 

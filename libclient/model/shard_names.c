@@ -2,20 +2,18 @@
 #include "libclient/model/shard_names.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
-#include "libclient/support/fault.h"
+#include "libclient/support/json.h"
+#include "libclient/model/index.h"
+#include "libclient/model/text.h"
 
-#define INDEX_BYTES_MAX (16 << 20)
-#define SUFFIX          ".safetensors"
+#define SUFFIX ".safetensors"
 
 struct error {
 	char *text;
@@ -33,11 +31,6 @@ static int shard_names_fail(const struct error *e, int code, const char *format,
 	vsnprintf(e->text, e->bytes, format, args);
 	va_end(args);
 	return code;
-}
-
-static void shard_names_json_done(json_t **json)
-{
-	json_decref(*json);
 }
 
 /* True for a weights file of the folder itself: an index must not lead to any other file. */
@@ -90,19 +83,15 @@ int mm_shard_names_parse(const char *json, size_t bytes, struct mm_shard_names *
 			 char *err, size_t err_bytes)
 {
 	const struct error e = { err, err_bytes };
-	mm_cleanup(shard_names_json_done) json_t *root = NULL;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
 	const char *tensor;
-	json_error_t where;
 	json_t *map, *value;
-	int r = 0;
+	int r;
 
 	ret_names->n = 0;
-	root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &where);
-	if (!root && json_error_code(&where) == json_error_out_of_memory)
-		return shard_names_fail(&e, -ENOMEM, "out of memory");
-	if (!root)
-		return shard_names_fail(&e, -EBADMSG, "not valid JSON in line %d: %s", where.line,
-					where.text);
+	r = mm_json_parse(json, bytes, &root, err, err_bytes);
+	if (r)
+		return r;
 	map = json_object_get(root, "weight_map");
 	if (!json_is_object(map))
 		return shard_names_fail(&e, -EBADMSG, "no weight_map, or it is not an object");
@@ -116,28 +105,9 @@ int mm_shard_names_parse(const char *json, size_t bytes, struct mm_shard_names *
 
 int mm_shard_names_read(int fd, struct mm_shard_names *ret_names, char *err, size_t err_bytes)
 {
-	const struct error e = { err, err_bytes };
 	mm_cleanup(mm_free_ptr) char *json = NULL;
-	size_t have = 0;
-	struct stat st;
-	ssize_t n;
+	size_t bytes;
+	int r = mm_text_read(fd, MM_INDEX_BYTES_MAX, &json, &bytes, err, err_bytes);
 
-	if (fstat(fd, &st) < 0)
-		return shard_names_fail(&e, -errno, "%s", strerror(errno));
-	if (st.st_size > INDEX_BYTES_MAX)
-		return shard_names_fail(&e, -EFBIG, "larger than %d MiB", INDEX_BYTES_MAX >> 20);
-	json = malloc((size_t)st.st_size + 1);
-	if (!json || mm_fault("index.read"))
-		return shard_names_fail(&e, -ENOMEM, "out of memory");
-	while (have < (size_t)st.st_size) {
-		n = pread(fd, json + have, (size_t)st.st_size - have, (off_t)have);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return shard_names_fail(&e, -errno, "%s", strerror(errno));
-		if (n == 0)
-			break;
-		have += (size_t)n;
-	}
-	return mm_shard_names_parse(json, have, ret_names, err, err_bytes);
+	return r < 0 ? r : mm_shard_names_parse(json, bytes, ret_names, err, err_bytes);
 }

@@ -11,15 +11,13 @@
 
 #include <stddef.h>
 
-#include "libclient/model/why.h"
-
 /**
  * mm_text_read() - read a file from its beginning
- * @name:     of the file, for the refusal
  * @max:      most bytes; a longer file is refused
  * @ret_text: written only on success; free() it. It is not terminated.
+ * @err:      gets what is wrong with the file, which the caller names
  *
  * Return: 0; -EFBIG; -EIO; -ENOMEM.
  */
-int mm_text_read(int fd, const char *name, size_t max, char **ret_text, size_t *ret_bytes,
-		 struct mm_why *why);
+int mm_text_read(int fd, size_t max, char **ret_text, size_t *ret_bytes, char *err,
+		 size_t err_bytes);

@@ -7,7 +7,9 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -17,6 +19,22 @@ static inline void mm_close_fd(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
+}
+
+/* Closes @file unless it is NULL, and leaves NULL. What was written must have been flushed. */
+static inline void mm_close_file(FILE **file)
+{
+	if (*file)
+		fclose(*file);
+	*file = NULL;
+}
+
+/* Closes @dir unless it is NULL, and leaves NULL. */
+static inline void mm_close_dir(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+	*dir = NULL;
 }
 
 /* Frees the pointer that @p points to, of any type, and leaves NULL. */

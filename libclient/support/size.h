@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libclient/support/number.h"
+
 /**
  * mm_size_parse() - parse "512M", "2G", "65536"
  * @text:      digits and at most one of K M G T
@@ -26,16 +28,12 @@ static inline int mm_size_parse(const char *text, uint64_t *ret_bytes)
 {
 	static const char units[] = "KMGT";
 	unsigned int shift = 0;
-	const char *unit;
+	const char *unit, *end;
 	uint64_t value;
-	char *end;
+	int r = mm_number_begin(text, &value, &end);
 
-	if (*text < '0' || *text > '9')
-		return -EINVAL;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno)
-		return -ERANGE;
+	if (r)
+		return r;
 	if (*end) {
 		unit = strchr(units, *end);
 		if (!unit || end[1])

@@ -53,7 +53,7 @@ static bool fs_magic_known(uint32_t magic)
 /* The type of mount @id, from the mount table, so that no file system is called. */
 static bool mount_type(uint64_t id, char *ret_type, size_t type_bytes)
 {
-	FILE *table = fopen("/proc/self/mountinfo", "re");
+	mm_cleanup(mm_close_file) FILE *table = fopen("/proc/self/mountinfo", "re");
 	mm_cleanup(mm_free_ptr) char *line = NULL;
 	size_t room = 0;
 	bool found = false;
@@ -70,7 +70,6 @@ static bool mount_type(uint64_t id, char *ret_type, size_t type_bytes)
 		snprintf(ret_type, type_bytes, "%s", dash);
 		found = true;
 	}
-	fclose(table);
 	return found;
 }
 

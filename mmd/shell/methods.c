@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libclient/support/clock.h"
+#include "libclient/support/json.h"
 #include "libclient/protocol/xplan.h"
 #include "mmd/shell/shell.h"
 
@@ -29,20 +30,10 @@ static const char *const plan_phase_names[] = {
 	[MM_PLAN_SWITCHED] = "switched",
 };
 
-static void methods_put_u64(json_t *object, const char *key, uint64_t value)
-{
-	json_object_set_new(object, key, json_integer((json_int_t)value));
-}
-
-static void methods_put_text(json_t *object, const char *key, const char *text)
-{
-	json_object_set_new(object, key, json_string(text));
-}
-
 /* A negative node becomes null: any node, or none known. */
 static void methods_put_node(json_t *object, const char *key, int node)
 {
-	json_object_set_new(object, key, node < 0 ? json_null() : json_integer(node));
+	mm_json_put_known(object, key, node >= 0, (uint64_t)node);
 }
 
 static void methods_put_hex(json_t *object, const char *key, const uint8_t *bytes, size_t n)
@@ -52,7 +43,7 @@ static void methods_put_hex(json_t *object, const char *key, const uint8_t *byte
 	mm_assert(2 * n < sizeof(text));
 	for (size_t i = 0; i < n; i++)
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-	methods_put_text(object, key, text);
+	mm_json_put_text(object, key, text);
 }
 
 /* ---- pool ---- */
@@ -62,7 +53,7 @@ static json_t *pages_json(const struct mm_core_stats *stats)
 	json_t *pages = json_object();
 
 	for (size_t i = 0; i < MM_PAGE_STATES; i++)
-		methods_put_u64(pages, page_state_names[i], stats->pages[i]);
+		mm_json_put_u64(pages, page_state_names[i], stats->pages[i]);
 	return pages;
 }
 
@@ -75,26 +66,21 @@ static bool pages_are_accounted(const struct mm_pool *pool, const struct mm_core
 	return sum == pool->worker.device.pages;
 }
 
-static void methods_put_flag(json_t *object, const char *key, uint32_t flags, uint32_t flag)
-{
-	json_object_set_new(object, key, json_boolean(flags & flag));
-}
-
 static void facts_fill(const struct mm_xfacts *facts, json_t *device)
 {
 	const uint32_t version = facts->driver_version, flags = facts->attributes;
 	char text[24];
 
 	snprintf(text, sizeof(text), "%u.%u", version / 1000, version % 1000 / 10);
-	methods_put_text(device, "cuda", text);
+	mm_json_put_text(device, "cuda", text);
 	snprintf(text, sizeof(text), "%u.%u", facts->capability / 10, facts->capability % 10);
-	methods_put_text(device, "compute_capability", text);
-	methods_put_flag(device, "host_read_only", flags, MM_XFACT_HOST_READ_ONLY);
-	methods_put_flag(device, "gpudirect", flags, MM_XFACT_GPUDIRECT);
-	methods_put_flag(device, "wait_nor", flags, MM_XFACT_WAIT_NOR);
-	methods_put_flag(device, "mps", flags, MM_XFACT_MPS);
-	methods_put_flag(device, "ecc", flags, MM_XFACT_ECC);
-	methods_put_flag(device, "integrated", flags, MM_XFACT_INTEGRATED);
+	mm_json_put_text(device, "compute_capability", text);
+	mm_json_put_flag(device, "host_read_only", flags & MM_XFACT_HOST_READ_ONLY);
+	mm_json_put_flag(device, "gpudirect", flags & MM_XFACT_GPUDIRECT);
+	mm_json_put_flag(device, "wait_nor", flags & MM_XFACT_WAIT_NOR);
+	mm_json_put_flag(device, "mps", flags & MM_XFACT_MPS);
+	mm_json_put_flag(device, "ecc", flags & MM_XFACT_ECC);
+	mm_json_put_flag(device, "integrated", flags & MM_XFACT_INTEGRATED);
 }
 
 static json_t *others_json(const struct mm_pool *pool)
@@ -108,9 +94,9 @@ static json_t *others_json(const struct mm_pool *pool)
 		if (mm_health_is_ours(pool, sample->holder[i].pid))
 			continue;
 		other = json_object();
-		methods_put_u64(other, "pid", sample->holder[i].pid);
-		methods_put_text(other, "name", sample->holder[i].name);
-		methods_put_u64(other, "bytes", sample->holder[i].bytes);
+		mm_json_put_u64(other, "pid", sample->holder[i].pid);
+		mm_json_put_text(other, "name", sample->holder[i].name);
+		mm_json_put_u64(other, "bytes", sample->holder[i].bytes);
 		json_array_append_new(others, other);
 	}
 	return others;
@@ -121,21 +107,21 @@ static json_t *health_json(const struct mm_pool *pool, const struct mm_core_stat
 	const struct mm_health *h = &pool->health;
 	json_t *health = json_object();
 
-	methods_put_flag(health, "seen", h->sample.flags, MM_XHEALTH_SEEN);
-	methods_put_flag(health, "events", h->sample.flags, MM_XHEALTH_EVENTS);
-	methods_put_flag(health, "repair_pending", h->sample.flags, MM_XHEALTH_REPAIR_PENDING);
-	methods_put_flag(health, "repair_failed", h->sample.flags, MM_XHEALTH_REPAIR_FAILED);
-	methods_put_u64(health, "xids", h->xids);
-	methods_put_u64(health, "last_xid", h->last_xid);
-	methods_put_u64(health, "memory_errors", h->memory_errors);
-	methods_put_u64(health, "lost", h->lost);
-	methods_put_u64(health, "single_bit_events", h->single_bit);
-	methods_put_u64(health, "double_bit_events", h->double_bit);
-	methods_put_u64(health, "pages_suspect", stats->suspects);
-	methods_put_u64(health, "pages_quarantined", stats->suspects_quarantined);
-	methods_put_u64(health, "memory_total_bytes", h->sample.total_bytes);
-	methods_put_u64(health, "memory_free_bytes", h->sample.free_bytes);
-	json_object_set_new(health, "others", others_json(pool));
+	mm_json_put_flag(health, "seen", h->sample.flags & MM_XHEALTH_SEEN);
+	mm_json_put_flag(health, "events", h->sample.flags & MM_XHEALTH_EVENTS);
+	mm_json_put_flag(health, "repair_pending", h->sample.flags & MM_XHEALTH_REPAIR_PENDING);
+	mm_json_put_flag(health, "repair_failed", h->sample.flags & MM_XHEALTH_REPAIR_FAILED);
+	mm_json_put_u64(health, "xids", h->xids);
+	mm_json_put_u64(health, "last_xid", h->last_xid);
+	mm_json_put_u64(health, "memory_errors", h->memory_errors);
+	mm_json_put_u64(health, "lost", h->lost);
+	mm_json_put_u64(health, "single_bit_events", h->single_bit);
+	mm_json_put_u64(health, "double_bit_events", h->double_bit);
+	mm_json_put_u64(health, "pages_suspect", stats->suspects);
+	mm_json_put_u64(health, "pages_quarantined", stats->suspects_quarantined);
+	mm_json_put_u64(health, "memory_total_bytes", h->sample.total_bytes);
+	mm_json_put_u64(health, "memory_free_bytes", h->sample.free_bytes);
+	mm_json_put(health, "others", others_json(pool));
 	return health;
 }
 
@@ -144,15 +130,15 @@ static json_t *device_json(const struct mm_pool *pool)
 	const struct mm_device *d = &pool->worker.device;
 	json_t *device = json_object();
 
-	methods_put_u64(device, "ordinal", pool->ordinal);
-	methods_put_text(device, "name", d->name);
-	methods_put_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
+	mm_json_put_u64(device, "ordinal", pool->ordinal);
+	mm_json_put_text(device, "name", d->name);
+	mm_json_put_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
 	methods_put_hex(device, "uuid", d->uuid, sizeof(d->uuid));
 	if (*pool->shell->config->device_uuid[pool->index])
-		methods_put_text(device, "named", pool->shell->config->device_uuid[pool->index]);
-	methods_put_u64(device, "total_bytes", d->total_bytes);
+		mm_json_put_text(device, "named", pool->shell->config->device_uuid[pool->index]);
+	mm_json_put_u64(device, "total_bytes", d->total_bytes);
 	methods_put_node(device, "numa_node", d->numa_node);
-	methods_put_flag(device, "mig", pool->health.sample.flags, MM_XHEALTH_MIG);
+	mm_json_put_flag(device, "mig", pool->health.sample.flags & MM_XHEALTH_MIG);
 	facts_fill(&d->facts, device);
 	return device;
 }
@@ -170,12 +156,12 @@ static uint64_t stores_huge_bytes(const struct mm_shell *shell)
 
 static void pool_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
 {
-	json_object_set_new(to, "device", device_json(pool));
-	methods_put_text(to, "state", pool->down ? "down" : "up");
-	methods_put_u64(to, "page_bytes", pool->worker.device.page_bytes);
-	methods_put_u64(to, "pool_pages", pool->worker.device.pages);
-	json_object_set_new(to, "pages", pages_json(stats));
-	json_object_set_new(to, "pages_accounted", json_boolean(pages_are_accounted(pool, stats)));
+	mm_json_put(to, "device", device_json(pool));
+	mm_json_put_text(to, "state", pool->down ? "down" : "up");
+	mm_json_put_u64(to, "page_bytes", pool->worker.device.page_bytes);
+	mm_json_put_u64(to, "pool_pages", pool->worker.device.pages);
+	mm_json_put(to, "pages", pages_json(stats));
+	mm_json_put_flag(to, "pages_accounted", pages_are_accounted(pool, stats));
 	methods_put_node(to, "numa_node", mm_store_node(pool));
 }
 
@@ -197,12 +183,11 @@ static void device_json_fold(json_t *all, const json_t *one)
 		json_t *sum = json_object_get(all, key);
 
 		if (!sum)
-			json_object_set_new(all, key, json_deep_copy(value));
+			mm_json_put(all, key, json_deep_copy(value));
 		else if (strcmp(key, "pages") == 0)
 			device_json_fold(sum, value);
 		else if (strcmp(key, "pages_accounted") == 0)
-			json_object_set_new(all, key,
-					    json_boolean(json_is_true(sum) && json_is_true(value)));
+			mm_json_put_flag(all, key, json_is_true(sum) && json_is_true(value));
 		else if (json_is_integer(sum) && key_is_summed(key))
 			json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
 	}
@@ -246,9 +231,9 @@ static void devices_fill(struct mm_shell *shell, const struct mm_pool *only, jso
 		json_array_append_new(devices, device);
 	}
 	json_object_del(to, "state");
-	json_object_set_new(to, "devices", devices);
-	methods_put_text(to, "hugepages", mm_hugepages_name(shell->config->hugepages));
-	methods_put_u64(to, "hugepages_bytes", stores_huge_bytes(shell));
+	mm_json_put(to, "devices", devices);
+	mm_json_put_text(to, "hugepages", mm_hugepages_name(shell->config->hugepages));
+	mm_json_put_u64(to, "hugepages_bytes", stores_huge_bytes(shell));
 }
 
 static json_t *knobs_json(const struct mm_config *config)
@@ -260,9 +245,9 @@ static json_t *knobs_json(const struct mm_config *config)
 	mm_pool_tune(config, &opts);
 	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
 		if (k->names)
-			methods_put_text(knobs, k->name, mm_knob_choice(k, &opts));
+			mm_json_put_text(knobs, k->name, mm_knob_choice(k, &opts));
 		else
-			methods_put_u64(knobs, k->name, mm_knob_value(k, &opts));
+			mm_json_put_u64(knobs, k->name, mm_knob_value(k, &opts));
 	}
 	return knobs;
 }
@@ -277,8 +262,8 @@ static json_t *pool_show(void *context, const json_t *params, struct mm_rpc_erro
 		return NULL;
 	result = json_object();
 	devices_fill(shell, only, result, pool_fill);
-	methods_put_u64(result, "schema", SCHEMA);
-	json_object_set_new(result, "controller", knobs_json(shell->config));
+	mm_json_put_u64(result, "schema", SCHEMA);
+	mm_json_put(result, "controller", knobs_json(shell->config));
 	return result;
 }
 
@@ -288,11 +273,11 @@ static void cursors_fill(const struct mm_session *s, json_t *to)
 {
 	const struct mm_xcursor_region *c = s->cursor_region.base;
 
-	methods_put_u64(to, "bytes_streamed",
+	mm_json_put_u64(to, "bytes_streamed",
 			__atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED));
-	methods_put_u64(to, "layers_streamed",
+	mm_json_put_u64(to, "layers_streamed",
 			__atomic_load_n(&c->layers_streamed, __ATOMIC_RELAXED));
-	methods_put_u64(to, "layer_copy_last_ns",
+	mm_json_put_u64(to, "layer_copy_last_ns",
 			__atomic_load_n(&c->copy_last_ns, __ATOMIC_RELAXED));
 }
 
@@ -300,37 +285,33 @@ static void plan_fill(const struct mm_core *core, uint32_t tenant, json_t *to)
 {
 	const struct mm_core_plan *plan = mm_core_plan(core, tenant);
 
-	methods_put_u64(to, "alpha", plan ? plan->alpha : 0);
-	methods_put_u64(to, "m", plan ? plan->m : 0);
-	methods_put_u64(to, "beta", plan ? plan->beta : 0);
-	methods_put_u64(to, "layers", plan ? plan->n_layers : 0);
-	methods_put_u64(to, "plan_epoch", plan ? plan->epoch : 0);
-	methods_put_text(to, "plan_phase",
+	mm_json_put_u64(to, "alpha", plan ? plan->alpha : 0);
+	mm_json_put_u64(to, "m", plan ? plan->m : 0);
+	mm_json_put_u64(to, "beta", plan ? plan->beta : 0);
+	mm_json_put_u64(to, "layers", plan ? plan->n_layers : 0);
+	mm_json_put_u64(to, "plan_epoch", plan ? plan->epoch : 0);
+	mm_json_put_text(to, "plan_phase",
 			 plan ? plan_phase_names[mm_core_plan_phase(core, tenant)] : "none");
-	if (plan && plan->alpha_by_hand >= 0)
-		methods_put_u64(to, "alpha_by_hand", (uint64_t)plan->alpha_by_hand);
-	else
-		json_object_set_new(to, "alpha_by_hand", json_null());
-	if (plan && plan->slots_by_hand)
-		methods_put_u64(to, "slots_by_hand", plan->slots_by_hand);
-	else
-		json_object_set_new(to, "slots_by_hand", json_null());
+	mm_json_put_known(to, "alpha_by_hand", plan && plan->alpha_by_hand >= 0,
+			  plan ? (uint64_t)plan->alpha_by_hand : 0);
+	mm_json_put_known(to, "slots_by_hand", plan && plan->slots_by_hand,
+			  plan ? plan->slots_by_hand : 0);
 }
 
 static void tenant_pages_fill(const struct mm_core_tenant *t, json_t *to)
 {
-	methods_put_u64(to, "pages",
+	mm_json_put_u64(to, "pages",
 			(uint64_t)t->pages_param + t->pages_slot + t->pages_kv + t->pages_revoking);
-	methods_put_u64(to, "pages_param", t->pages_param);
-	methods_put_u64(to, "pages_slot", t->pages_slot);
-	methods_put_u64(to, "pages_kv", t->pages_kv);
-	methods_put_u64(to, "pages_revoking", t->pages_revoking);
-	methods_put_u64(to, "kv_chunks", t->kv_chunks);
-	methods_put_u64(to, "kv_chunks_wanted", t->kv_wanted);
-	methods_put_u64(to, "kv_chunks_max", t->kv_chunks_max);
-	methods_put_u64(to, "swap_bytes", t->swap_bytes);
-	json_object_set_new(to, "idle", json_boolean(t->idle));
-	json_object_set_new(to, "model_ready", json_boolean(t->model_ready));
+	mm_json_put_u64(to, "pages_param", t->pages_param);
+	mm_json_put_u64(to, "pages_slot", t->pages_slot);
+	mm_json_put_u64(to, "pages_kv", t->pages_kv);
+	mm_json_put_u64(to, "pages_revoking", t->pages_revoking);
+	mm_json_put_u64(to, "kv_chunks", t->kv_chunks);
+	mm_json_put_u64(to, "kv_chunks_wanted", t->kv_wanted);
+	mm_json_put_u64(to, "kv_chunks_max", t->kv_chunks_max);
+	mm_json_put_u64(to, "swap_bytes", t->swap_bytes);
+	mm_json_put_flag(to, "idle", t->idle);
+	mm_json_put_flag(to, "model_ready", t->model_ready);
 }
 
 static void tenant_turns_fill(const struct mm_core_tenant *t, json_t *to)
@@ -339,11 +320,11 @@ static void tenant_turns_fill(const struct mm_core_tenant *t, json_t *to)
 	json_t *turns = json_object();
 
 	static_assert(MM_ARRAY_SIZE(modes) == MM_TURN_MODES, "a name for each");
-	methods_put_text(turns, "mode", modes[t->turn_mode]);
-	json_object_set_new(turns, "waits", json_boolean(t->turn_wanted));
-	methods_put_u64(turns, "begun", t->turns);
-	methods_put_u64(turns, "overdue", t->turns_overdue);
-	json_object_set_new(to, "turns", turns);
+	mm_json_put_text(turns, "mode", modes[t->turn_mode]);
+	mm_json_put_flag(turns, "waits", t->turn_wanted);
+	mm_json_put_u64(turns, "begun", t->turns);
+	mm_json_put_u64(turns, "overdue", t->turns_overdue);
+	mm_json_put(to, "turns", turns);
 }
 
 static void stats_fill(const struct mm_session *s, json_t *to)
@@ -351,10 +332,10 @@ static void stats_fill(const struct mm_session *s, json_t *to)
 	const struct mm_tenant_region *theirs = s->tenant_region.base;
 	const struct mm_tenant_stats *claims = &theirs->stats;
 
-	methods_put_u64(to, "steps", __atomic_load_n(&claims->steps, __ATOMIC_RELAXED) & INT64_MAX);
-	methods_put_u64(to, "step_last_ns",
+	mm_json_put_u64(to, "steps", __atomic_load_n(&claims->steps, __ATOMIC_RELAXED) & INT64_MAX);
+	mm_json_put_u64(to, "step_last_ns",
 			__atomic_load_n(&claims->step_ns, __ATOMIC_RELAXED) & INT64_MAX);
-	methods_put_u64(to, "stall_total_ns",
+	mm_json_put_u64(to, "stall_total_ns",
 			__atomic_load_n(&claims->stall_total_ns, __ATOMIC_RELAXED) & INT64_MAX);
 }
 
@@ -367,9 +348,9 @@ static void weights_fill(const struct mm_session *s, json_t *to)
 
 	for (uint32_t i = 0; store && i < store->n_groups; i++)
 		pages += mm_div_up(store->groups[i].bytes, page_bytes);
-	methods_put_u64(to, "weights_tensor_bytes", tensor_bytes);
-	methods_put_u64(to, "weights_device_bytes", pages * page_bytes);
-	methods_put_u64(to, "weights_waste_bytes",
+	mm_json_put_u64(to, "weights_tensor_bytes", tensor_bytes);
+	mm_json_put_u64(to, "weights_device_bytes", pages * page_bytes);
+	mm_json_put_u64(to, "weights_waste_bytes",
 			pages * page_bytes - MM_MIN(tensor_bytes, pages * page_bytes));
 }
 
@@ -379,19 +360,19 @@ static json_t *tenant_json(const struct mm_session *s)
 	char account[MM_ACCOUNT_NAME_BYTES];
 	struct mm_core_tenant t;
 
-	methods_put_u64(tenant, "tenant", s->tenant);
-	methods_put_text(tenant, "name", s->name);
-	methods_put_u64(tenant, "device", s->pool->ordinal);
-	methods_put_u64(tenant, "pid", (uint64_t)s->pid);
-	methods_put_text(tenant, "account", mm_quota_name(s->shell, s->account, account));
-	methods_put_u64(tenant, "account_uid", s->uid);
-	methods_put_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
+	mm_json_put_u64(tenant, "tenant", s->tenant);
+	mm_json_put_text(tenant, "name", s->name);
+	mm_json_put_u64(tenant, "device", s->pool->ordinal);
+	mm_json_put_u64(tenant, "pid", (uint64_t)s->pid);
+	mm_json_put_text(tenant, "account", mm_quota_name(s->shell, s->account, account));
+	mm_json_put_u64(tenant, "account_uid", s->uid);
+	mm_json_put_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
 	if (mm_core_tenant(s->pool->core, s->tenant, &t)) {
 		tenant_pages_fill(&t, tenant);
 		tenant_turns_fill(&t, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
-	methods_put_u64(tenant, "store", s->store ? s->store->id : 0);
+	mm_json_put_u64(tenant, "store", s->store ? s->store->id : 0);
 	weights_fill(s, tenant);
 	cursors_fill(s, tenant);
 	stats_fill(s, tenant);
@@ -415,19 +396,19 @@ static json_t *store_json(const struct mm_store *store)
 {
 	json_t *json = json_object();
 
-	methods_put_u64(json, "store", store->id);
+	mm_json_put_u64(json, "store", store->id);
 	methods_put_hex(json, "identity", store->identity, 8);
-	methods_put_u64(json, "bytes", store->bytes);
-	methods_put_u64(json, "tensor_bytes", store->tensor_bytes);
-	methods_put_text(json, "tier", store->on_disk ? "disk" : "memory");
-	methods_put_u64(json, "host_bytes", store->host_bytes);
-	methods_put_u64(json, "hugepage_bytes", store->hugepage_bytes);
+	mm_json_put_u64(json, "bytes", store->bytes);
+	mm_json_put_u64(json, "tensor_bytes", store->tensor_bytes);
+	mm_json_put_text(json, "tier", store->on_disk ? "disk" : "memory");
+	mm_json_put_u64(json, "host_bytes", store->host_bytes);
+	mm_json_put_u64(json, "hugepage_bytes", store->hugepage_bytes);
 	methods_put_node(json, "numa_node", store->numa_node);
-	methods_put_u64(json, "groups", store->n_groups);
-	methods_put_u64(json, "refs", store->refs);
-	json_object_set_new(json, "ready", json_boolean(store->ready));
-	json_object_set_new(json, "buffered", json_boolean(store->flags & MM_LOAD_F_BUFFERED));
-	json_object_set_new(json, "pread", json_boolean(store->flags & MM_LOAD_F_PREAD));
+	mm_json_put_u64(json, "groups", store->n_groups);
+	mm_json_put_u64(json, "refs", store->refs);
+	mm_json_put_flag(json, "ready", store->ready);
+	mm_json_put_flag(json, "buffered", store->flags & MM_LOAD_F_BUFFERED);
+	mm_json_put_flag(json, "pread", store->flags & MM_LOAD_F_PREAD);
 	return json;
 }
 
@@ -446,14 +427,14 @@ static json_t *xfer_json(const struct mm_worker *w)
 {
 	json_t *xfer = json_object();
 
-	json_object_set_new(xfer, "up", json_boolean(w->state == MM_WORKER_UP));
-	json_object_set_new(xfer, "proven", json_boolean(w->proven));
-	methods_put_u64(xfer, "epoch", w->epoch);
-	methods_put_u64(xfer, "restarts", w->restarts);
-	methods_put_u64(xfer, "pid", (uint64_t)w->pid);
-	methods_put_u64(xfer, "jobs_running", w->jobs_running);
-	methods_put_u64(xfer, "stage_bytes", w->device.stage_bytes);
-	methods_put_text(xfer, "stage_reads",
+	mm_json_put_flag(xfer, "up", w->state == MM_WORKER_UP);
+	mm_json_put_flag(xfer, "proven", w->proven);
+	mm_json_put_u64(xfer, "epoch", w->epoch);
+	mm_json_put_u64(xfer, "restarts", w->restarts);
+	mm_json_put_u64(xfer, "pid", (uint64_t)w->pid);
+	mm_json_put_u64(xfer, "jobs_running", w->jobs_running);
+	mm_json_put_u64(xfer, "stage_bytes", w->device.stage_bytes);
+	mm_json_put_text(xfer, "stage_reads",
 			 !w->device.stage_bytes  ? "none"
 			 : w->device.stage_pread ? "pread"
 						 : "io_uring");
@@ -476,32 +457,32 @@ static uint64_t pool_bytes_streamed(const struct mm_pool *pool)
 
 static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 {
-	methods_put_u64(to, "alpha_sum", stats->alpha_sum);
-	methods_put_u64(to, "alpha_sum_max", stats->alpha_sum_max);
-	methods_put_u64(to, "grants", stats->grants);
-	methods_put_u64(to, "takes", stats->takes);
-	methods_put_u64(to, "returns", stats->returns);
-	methods_put_u64(to, "plan_changes", stats->plan_changes);
-	methods_put_u64(to, "plan_changes_limited", stats->plan_changes_limited);
-	methods_put_u64(to, "denials", stats->denials);
-	methods_put_u64(to, "reclaims", stats->reclaims);
-	methods_put_u64(to, "kicks", stats->kicks);
-	methods_put_u64(to, "kills", stats->kills);
-	methods_put_u64(to, "kills_withheld", stats->kills_withheld);
-	methods_put_u64(to, "overdue", stats->overdue);
-	methods_put_u64(to, "deadlines_restarted", stats->deadlines_restarted);
-	methods_put_u64(to, "turns", stats->turns);
-	methods_put_u64(to, "turns_overdue", stats->turns_overdue);
+	mm_json_put_u64(to, "alpha_sum", stats->alpha_sum);
+	mm_json_put_u64(to, "alpha_sum_max", stats->alpha_sum_max);
+	mm_json_put_u64(to, "grants", stats->grants);
+	mm_json_put_u64(to, "takes", stats->takes);
+	mm_json_put_u64(to, "returns", stats->returns);
+	mm_json_put_u64(to, "plan_changes", stats->plan_changes);
+	mm_json_put_u64(to, "plan_changes_limited", stats->plan_changes_limited);
+	mm_json_put_u64(to, "denials", stats->denials);
+	mm_json_put_u64(to, "reclaims", stats->reclaims);
+	mm_json_put_u64(to, "kicks", stats->kicks);
+	mm_json_put_u64(to, "kills", stats->kills);
+	mm_json_put_u64(to, "kills_withheld", stats->kills_withheld);
+	mm_json_put_u64(to, "overdue", stats->overdue);
+	mm_json_put_u64(to, "deadlines_restarted", stats->deadlines_restarted);
+	mm_json_put_u64(to, "turns", stats->turns);
+	mm_json_put_u64(to, "turns_overdue", stats->turns_overdue);
 }
 
 static void turn_holder_fill(const struct mm_pool *pool, json_t *to,
 			     const struct mm_core_stats *stats)
 {
-	json_object_set_new(to, "turn_holder", json_null());
+	mm_json_put(to, "turn_holder", json_null());
 	MM_FOREACH_SESSION(pool->shell, s) {
 		if (s->pool == pool && s->state >= MM_SESSION_OPEN &&
 		    s->tenant == stats->turn_holder)
-			methods_put_text(to, "turn_holder", s->name);
+			mm_json_put_text(to, "turn_holder", s->name);
 	}
 }
 
@@ -513,12 +494,12 @@ static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_
 	pool_fill(pool, to, stats);
 	counters_fill(stats, to);
 	turn_holder_fill(pool, to, stats);
-	methods_put_u64(to, "bytes_streamed", pool_bytes_streamed(pool));
+	mm_json_put_u64(to, "bytes_streamed", pool_bytes_streamed(pool));
 	mm_core_kills(pool->core, &breaker, &kill_max);
-	json_object_set_new(to, "kill_breaker_open", json_boolean(breaker));
-	methods_put_u64(to, "kill_max", kill_max);
-	json_object_set_new(to, "xfer", xfer_json(&pool->worker));
-	json_object_set_new(to, "health", health_json(pool, stats));
+	mm_json_put_flag(to, "kill_breaker_open", breaker);
+	mm_json_put_u64(to, "kill_max", kill_max);
+	mm_json_put(to, "xfer", xfer_json(&pool->worker));
+	mm_json_put(to, "health", health_json(pool, stats));
 }
 
 static json_t *status_show(void *context, const json_t *params, struct mm_rpc_error *error)
@@ -531,16 +512,16 @@ static json_t *status_show(void *context, const json_t *params, struct mm_rpc_er
 		return NULL;
 	result = json_object();
 	devices_fill(shell, only, result, device_fill);
-	methods_put_u64(result, "schema", SCHEMA);
-	methods_put_text(result, "version", MM_VERSION);
-	methods_put_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
-	methods_put_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
-	json_object_set_new(result, "controller", knobs_json(shell->config));
-	json_object_set_new(result, "tenants", tenants_json(shell, only));
-	methods_put_u64(result, "host_store_bytes", mm_stores_host_bytes(shell));
-	methods_put_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
-	methods_put_u64(result, "load_deaths", shell->stores.deaths);
-	json_object_set_new(result, "stores", stores_json(shell));
+	mm_json_put_u64(result, "schema", SCHEMA);
+	mm_json_put_text(result, "version", MM_VERSION);
+	mm_json_put_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
+	mm_json_put_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
+	mm_json_put(result, "controller", knobs_json(shell->config));
+	mm_json_put(result, "tenants", tenants_json(shell, only));
+	mm_json_put_u64(result, "host_store_bytes", mm_stores_host_bytes(shell));
+	mm_json_put_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
+	mm_json_put_u64(result, "load_deaths", shell->stores.deaths);
+	mm_json_put(result, "stores", stores_json(shell));
 	return result;
 }
 
@@ -578,8 +559,8 @@ static json_t *slot_json(const struct mm_session *s, uint32_t index,
 	for (uint32_t i = 0; i < slot->n_pages; i++)
 		json_array_append_new(
 			pages, json_integer(mm_core_slot_page(s->pool->core, s->tenant, index, i)));
-	json_object_set_new(json, "layers", layers);
-	json_object_set_new(json, "pages", pages);
+	mm_json_put(json, "layers", layers);
+	mm_json_put(json, "pages", pages);
 	return json;
 }
 
@@ -588,13 +569,13 @@ static json_t *plan_json(const struct mm_session *s)
 	const struct mm_core_plan *plan = mm_core_plan(s->pool->core, s->tenant);
 	json_t *json = json_object(), *slots = json_array();
 
-	methods_put_u64(json, "tenant", s->tenant);
-	methods_put_text(json, "name", s->name);
-	methods_put_u64(json, "device", s->pool->ordinal);
+	mm_json_put_u64(json, "tenant", s->tenant);
+	mm_json_put_text(json, "name", s->name);
+	mm_json_put_u64(json, "device", s->pool->ordinal);
 	plan_fill(s->pool->core, s->tenant, json);
 	for (uint32_t i = 0; plan && plan->m && i < plan->beta; i++)
 		json_array_append_new(slots, slot_json(s, i, &plan->slot[i]));
-	json_object_set_new(json, "slots", slots);
+	mm_json_put(json, "slots", slots);
 	weights_fill(s, json);
 	cursors_fill(s, json);
 	return json;
@@ -616,23 +597,21 @@ static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_erro
 		if (s == only || (all && s->state == MM_SESSION_OPEN && (!pool || s->pool == pool)))
 			json_array_append_new(plans, plan_json(s));
 	}
-	methods_put_u64(result, "schema", SCHEMA);
-	json_object_set_new(result, "plans", plans);
+	mm_json_put_u64(result, "schema", SCHEMA);
+	mm_json_put(result, "plans", plans);
 	return result;
 }
 
 /* "layers" is "auto" or a number of layers. */
 static bool layers_parse(const json_t *params, int32_t *ret_alpha)
 {
-	const json_t *layers = json_object_get(params, "layers");
-	const char *word = json_string_value(layers);
-	json_int_t number = json_integer_value(layers);
+	uint64_t number;
 
-	if (word && strcmp(word, "auto") == 0) {
+	if (strcmp(mm_json_text(params, "layers"), "auto") == 0) {
 		*ret_alpha = -1;
 		return true;
 	}
-	if (!json_is_integer(layers) || number < 0 || number > MM_LAYERS_MAX)
+	if (!mm_json_is_whole(json_object_get(params, "layers"), 0, MM_LAYERS_MAX, &number))
 		return false;
 	*ret_alpha = (int32_t)number;
 	return true;
@@ -642,13 +621,12 @@ static bool layers_parse(const json_t *params, int32_t *ret_alpha)
 static bool slots_parse(const json_t *params, uint32_t *ret_slots)
 {
 	const json_t *slots = json_object_get(params, "slots");
-	const char *word = json_string_value(slots);
-	json_int_t number = json_integer_value(slots);
+	uint64_t number;
 
 	*ret_slots = 0;
-	if (!slots || (word && strcmp(word, "auto") == 0))
+	if (!slots || strcmp(mm_json_text(params, "slots"), "auto") == 0)
 		return true;
-	if (!json_is_integer(slots) || number < 1 || number > MM_SLOTS_MAX)
+	if (!mm_json_is_whole(slots, 1, MM_SLOTS_MAX, &number))
 		return false;
 	*ret_slots = (uint32_t)number;
 	return true;

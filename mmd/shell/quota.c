@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "libclient/support/clock.h"
+#include "libclient/support/json.h"
+#include "libclient/support/number.h"
 #include "mmd/shell/peer.h"
 #include "mmd/shell/shell.h"
 
@@ -45,19 +47,16 @@ const char *mm_quota_name(const struct mm_shell *shell, uint64_t account, char *
 static bool account_key_of(const struct mm_shell *shell, const char *name, uint64_t *ret_key)
 {
 	int index = mm_accounts_find(&shell->config->accounts, name);
-	unsigned long uid;
-	char *end;
+	uint64_t uid;
 
 	if (index >= 0) {
 		*ret_key = MM_QUOTA_NAMED + (uint64_t)index;
 		return true;
 	}
-	if (strncmp(name, "uid:", 4) != 0 || name[4] < '0' || name[4] > '9')
+	if (strncmp(name, "uid:", 4) != 0 || mm_number_parse(name + 4, &uid) || uid >= UINT32_MAX)
 		return false;
-	errno = 0;
-	uid = strtoul(name + 4, &end, 10);
 	*ret_key = uid;
-	return !errno && !*end && uid < UINT32_MAX;
+	return true;
 }
 
 /* The key of the first account in the same domain. */
@@ -343,16 +342,9 @@ uint64_t mm_quota_host_room(struct mm_shell *shell, uint64_t account)
 
 /* ---- show ---- */
 
-static void quota_put_u64(json_t *object, const char *key, uint64_t value)
-{
-	json_object_set_new(object, key, json_integer((json_int_t)value));
-}
-
 static void quota_put_limit(json_t *object, const char *key, uint64_t value)
 {
-	json_object_set_new(object, key,
-			    value == MM_ACCOUNT_ANY ? json_null()
-						    : json_integer((json_int_t)value));
+	mm_json_put_known(object, key, value != MM_ACCOUNT_ANY, value);
 }
 
 static void domain_fill(const struct mm_shell *shell, uint64_t domain, json_t *to)
@@ -361,7 +353,7 @@ static void domain_fill(const struct mm_shell *shell, uint64_t domain, json_t *t
 	char text[MM_ACCOUNT_NAME_BYTES];
 
 	mm_quota_name(shell, domain, text);
-	json_object_set_new(to, "domain", json_string(a && a->domain[0] ? a->domain : text));
+	mm_json_put_text(to, "domain", a && a->domain[0] ? a->domain : text);
 }
 
 static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *a)
@@ -373,31 +365,30 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	char text[MM_ACCOUNT_NAME_BYTES];
 	json_t *json = json_object();
 
-	json_object_set_new(json, "account", json_string(mm_quota_name(shell, a->account, text)));
-	quota_put_u64(json, "device", pool->ordinal);
+	mm_json_put_text(json, "account", mm_quota_name(shell, a->account, text));
+	mm_json_put_u64(json, "device", pool->ordinal);
 	domain_fill(shell, a->domain, json);
-	json_object_set_new(json, "state", json_string(a->pending ? "deferred" : "applied"));
-	quota_put_u64(json, "revision", a->revision);
-	quota_put_u64(json, "min_bytes", a->quota.min_pages * page);
-	quota_put_u64(json, "max_bytes", a->quota.max_pages * page);
-	quota_put_u64(json, "weight", a->quota.weight);
-	quota_put_u64(json, "priority", a->quota.priority);
-	quota_put_u64(json, "turn_quantum_max_ms", a->quota.turn_quantum_max_ns / MM_NS_PER_MS);
-	quota_put_u64(json, "turn_priority_max", a->quota.turn_priority_max);
-	json_object_set_new(json, "on_timeout",
-			    json_string(mm_on_timeout_name(a->quota.on_timeout)));
-	quota_put_u64(json, "used_bytes", ((uint64_t)a->charged + a->quarantined) * page);
-	quota_put_u64(json, "quarantined_bytes", a->quarantined * page);
-	quota_put_u64(json, "overdue_bytes", a->overdue_pages * page);
-	quota_put_u64(json, "tenants", a->tenants);
-	quota_put_u64(json, "connections", account_connections(shell, a->account));
+	mm_json_put_text(json, "state", a->pending ? "deferred" : "applied");
+	mm_json_put_u64(json, "revision", a->revision);
+	mm_json_put_u64(json, "min_bytes", a->quota.min_pages * page);
+	mm_json_put_u64(json, "max_bytes", a->quota.max_pages * page);
+	mm_json_put_u64(json, "weight", a->quota.weight);
+	mm_json_put_u64(json, "priority", a->quota.priority);
+	mm_json_put_u64(json, "turn_quantum_max_ms", a->quota.turn_quantum_max_ns / MM_NS_PER_MS);
+	mm_json_put_u64(json, "turn_priority_max", a->quota.turn_priority_max);
+	mm_json_put_text(json, "on_timeout", mm_on_timeout_name(a->quota.on_timeout));
+	mm_json_put_u64(json, "used_bytes", ((uint64_t)a->charged + a->quarantined) * page);
+	mm_json_put_u64(json, "quarantined_bytes", a->quarantined * page);
+	mm_json_put_u64(json, "overdue_bytes", a->overdue_pages * page);
+	mm_json_put_u64(json, "tenants", a->tenants);
+	mm_json_put_u64(json, "connections", account_connections(shell, a->account));
 	quota_put_limit(json, "connections_max", limits ? limits->connections_max : MM_ACCOUNT_ANY);
-	quota_put_u64(json, "places", p.own);
+	mm_json_put_u64(json, "places", p.own);
 	quota_put_limit(json, "places_max",
 			account_is_limited(shell, a->account) || a->account == geteuid()
 				? MM_ACCOUNT_ANY
 				: places_max(&p));
-	quota_put_u64(json, "host_bytes", account_host_bytes(shell, a->account));
+	mm_json_put_u64(json, "host_bytes", account_host_bytes(shell, a->account));
 	quota_put_limit(json, "host_max_bytes", limits ? limits->host_max_bytes : MM_ACCOUNT_ANY);
 	return json;
 }
@@ -427,8 +418,8 @@ json_t *mm_quota_show(void *context, const json_t *params, struct mm_rpc_error *
 				json_array_append_new(list, account_json(pool, &a));
 		}
 	}
-	quota_put_u64(result, "schema", SCHEMA);
-	json_object_set_new(result, "accounts", list);
+	mm_json_put_u64(result, "schema", SCHEMA);
+	mm_json_put(result, "accounts", list);
 	return result;
 }
 
@@ -446,15 +437,10 @@ static bool param_number(const json_t *params, const char *key, uint64_t max, ui
 {
 	const json_t *value = json_object_get(params, key);
 
-	if (!value)
+	if (!value || mm_json_is_whole(value, 0, max, to))
 		return true;
-	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-	    (uint64_t)json_integer_value(value) > max) {
-		mm_rpc_fail(error, MM_RPC_PARAMS, "%s: want a number, 0 to %" PRIu64, key, max);
-		return false;
-	}
-	*to = (uint64_t)json_integer_value(value);
-	return true;
+	mm_rpc_fail(error, MM_RPC_PARAMS, "%s: want a number, 0 to %" PRIu64, key, max);
+	return false;
 }
 
 static bool params_are_known(const json_t *params, struct mm_rpc_error *error)
@@ -617,17 +603,16 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 	result = mm_core_account_find(request.pool->core, request.account, &now)
 			 ? account_json(request.pool, &now)
 			 : json_object();
-	quota_put_u64(result, "schema", SCHEMA);
-	json_object_set_new(result, "outcome", json_string(outcome_names[outcome]));
+	mm_json_put_u64(result, "schema", SCHEMA);
+	mm_json_put_text(result, "outcome", outcome_names[outcome]);
 	if (outcome == MM_QUOTA_STALE)
 		why = "the revision is not the present one";
 	else if (outcome == MM_QUOTA_CONFLICT && !why)
 		why = "there are as many accounts as mmd can have";
 	if (outcome == MM_QUOTA_STALE || outcome == MM_QUOTA_CONFLICT)
-		json_object_set_new(result, "reason", json_string(why));
+		mm_json_put_text(result, "reason", why);
 	else {
-		json_object_set_new(result, "adjusted",
-				    adjustments_list(request.pool, params, &now.quota));
+		mm_json_put(result, "adjusted", adjustments_list(request.pool, params, &now.quota));
 		mm_log(MM_LOG_INFO, "quota.set",
 		       "account=%s device=%" PRIu64 " min_pages=%" PRIu64 " max_pages=%" PRIu64
 		       " weight=%u priority=%u turn_quantum_max_ms=%" PRIu64

@@ -8,11 +8,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-
-static void rpc_json_done(json_t **json)
-{
-	json_decref(*json);
-}
+#include "libclient/support/json.h"
 
 json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
 {
@@ -25,36 +21,17 @@ json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
 	return NULL;
 }
 
-/*
- * Makes a JSON string of a sentence. When it is not UTF-8, because it was cut within a character or
- * quotes such bytes, each byte outside ASCII becomes '?'.
- */
-static json_t *text_json(const char *text)
-{
-	char ascii[MM_RPC_TEXT];
-	json_t *whole = json_string(text);
-
-	if (whole)
-		return whole;
-	snprintf(ascii, sizeof(ascii), "%s", text);
-	for (char *c = ascii; *c; c++) {
-		if (*c & 0x80)
-			*c = '?';
-	}
-	return json_string(ascii);
-}
-
 static json_t *reply_make(json_t *id, json_t *result, const struct mm_rpc_error *error)
 {
 	json_t *reply = json_object();
 
-	json_object_set_new(reply, "jsonrpc", json_string("2.0"));
+	mm_json_put_text(reply, "jsonrpc", "2.0");
 	if (result)
-		json_object_set_new(reply, "result", result);
+		mm_json_put(reply, "result", result);
 	else
-		json_object_set_new(reply, "error",
-				    json_pack("{s:i,s:o}", "code", error->code, "message",
-					      text_json(error->text)));
+		mm_json_put(reply, "error",
+			    json_pack("{s:i,s:o}", "code", error->code, "message",
+				      mm_json_string(error->text)));
 	json_object_set(reply, "id", id ? id : json_null());
 	return reply;
 }
@@ -156,9 +133,9 @@ static char *reply_print(const json_t *reply)
 char *mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line,
 		  size_t bytes)
 {
-	mm_cleanup(rpc_json_done) json_t *request =
+	mm_cleanup(mm_json_done) json_t *request =
 		json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
-	mm_cleanup(rpc_json_done) json_t *reply = NULL;
+	mm_cleanup(mm_json_done) json_t *reply = NULL;
 
 	if (!request)
 		reply = request_refuse(NULL, MM_RPC_PARSE, "not JSON");

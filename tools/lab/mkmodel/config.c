@@ -3,10 +3,10 @@
 #include "tools/lab/mkmodel/config.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 
 #include "kernels/args/args.h"
+#include "libclient/support/json.h"
 
 const char *mk_dtype_name(enum mm_dtype dtype, bool torch)
 {
@@ -31,7 +31,7 @@ static int check_rope(const struct mm_rope *rope, char *err)
 		return mk_config_fail(err, "RoPE scaling: the factor must be from 1 to 1e6");
 	if (rope->scaling == MM_ROPE_LLAMA3 &&
 	    !(rope->low_factor > 0 && rope->high_factor > rope->low_factor &&
-	      rope->high_factor <= 1e6 && rope->original >= 1 && rope->original <= 1u << 24))
+	      rope->high_factor <= 1e6 && rope->original >= 1 && rope->original <= MK_ROWS_MAX))
 		return mk_config_fail(
 			err, "llama3 scaling: needs 0 < low < high <= 1e6 and original >= 1");
 	return 0;
@@ -60,8 +60,8 @@ int mk_arch_check(const struct mm_arch *a, char *err)
 	if (!a->hidden || !a->ffn || !a->layers || !a->heads || !a->kv_heads || !a->vocab ||
 	    !a->max_position)
 		return mk_config_fail(err, "every size must be at least 1");
-	if (a->hidden > 1u << 20 || a->ffn > 1u << 22 || a->layers > 4096 || a->vocab > 1u << 24 ||
-	    a->max_position > 1u << 24 || a->embed_dim > 1u << 20)
+	if (a->hidden > MK_WIDTH_MAX || a->ffn > MK_FFN_MAX || a->layers > MK_LAYERS_MAX ||
+	    a->vocab > MK_ROWS_MAX || a->max_position > MK_ROWS_MAX || a->embed_dim > MK_WIDTH_MAX)
 		return mk_config_fail(
 			err, "a size is out of range (hidden <= 1Mi, ffn <= 4Mi, layers <= "
 			     "4096, vocab and max position <= 16Mi)");
@@ -115,18 +115,15 @@ static json_t *common_config(const struct mm_arch *a, enum mm_dtype dtype)
 
 json_t *mk_config_json(const struct mm_arch *a, enum mm_dtype dtype)
 {
-	json_t *config = common_config(a, dtype);
-	json_t *more = a->family == MM_FAMILY_OPT ? opt_config(a) : llama_config(a);
+	mm_cleanup(mm_json_done) json_t *config = common_config(a, dtype);
+	mm_cleanup(mm_json_done) json_t *more =
+		a->family == MM_FAMILY_OPT ? opt_config(a) : llama_config(a);
 	int r = !config || !more ? -1 : json_object_update(config, more);
 
 	if (!r && a->family == MM_FAMILY_LLAMA)
-		r = json_object_set_new(config, "attention_bias", json_false()) |
-		    json_object_set_new(config, "mlp_bias", json_false());
+		r = mm_json_put_flag(config, "attention_bias", false) ||
+		    mm_json_put_flag(config, "mlp_bias", false);
 	if (!r && a->family == MM_FAMILY_QWEN2)
-		r = json_object_set_new(config, "use_sliding_window", json_false());
-	json_decref(more);
-	if (!r)
-		return config;
-	json_decref(config);
-	return NULL;
+		r = mm_json_put_flag(config, "use_sliding_window", false);
+	return r ? NULL : mm_json_take(&config);
 }

@@ -10,6 +10,12 @@
 
 #include "tools/lab/mkmodel/hf.h"
 
+/* Limits of sizes. */
+#define MK_WIDTH_MAX  (1 << 20) /* hidden, embedding, heads */
+#define MK_FFN_MAX    (1 << 22)
+#define MK_LAYERS_MAX 4096
+#define MK_ROWS_MAX   (1 << 24) /* vocabulary, positions */
+
 /**
  * mk_arch_check() - refuse sizes that no model of the family can have
  * @arch: all fields are set

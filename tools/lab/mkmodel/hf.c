@@ -3,7 +3,6 @@
 #include "tools/lab/mkmodel/config.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "kernels/args/args.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 #include "tools/lab/mkmodel/rows.h"
 
 /* Tensors have indices in file order; the current file holds those from first to end - 1. */
@@ -109,25 +109,19 @@ static int header_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 	json_t *shape = t->vector ? json_pack("[I]", (json_int_t)t->columns)
 				  : json_pack("[II]", (json_int_t)t->rows, (json_int_t)t->columns);
 
-	if (json_object_set_new(h->object, t->name,
-				json_pack("{s:s,s:o,s:[II]}", "dtype",
-					  mk_dtype_name(t->dtype, false), "shape", shape,
-					  "data_offsets", (json_int_t)h->offset,
-					  (json_int_t)(h->offset + t->bytes))))
+	if (mm_json_put(h->object, t->name,
+			json_pack("{s:s,s:o,s:[II]}", "dtype", mk_dtype_name(t->dtype, false),
+				  "shape", shape, "data_offsets", (json_int_t)h->offset,
+				  (json_int_t)(h->offset + t->bytes))))
 		return hf_fail(w->err, -ENOMEM, "out of memory");
 	h->offset += t->bytes;
 	return 0;
 }
 
-static void hf_json_done(json_t **j)
-{
-	json_decref(*j);
-}
-
 /* Writes the header: eight bytes of length, then JSON, padded with spaces to align the data. */
 static int write_header(struct writer *w)
 {
-	mm_cleanup(hf_json_done) json_t *object = json_object();
+	mm_cleanup(mm_json_done) json_t *object = json_object();
 	struct tensor_header h = { object, 0 };
 	mm_cleanup(mm_free_ptr) char *text = NULL;
 	uint64_t length, padded;
@@ -238,7 +232,7 @@ static int write_json(struct writer *w, const json_t *json)
 
 static int write_config(struct writer *w)
 {
-	mm_cleanup(hf_json_done) json_t *config =
+	mm_cleanup(mm_json_done) json_t *config =
 		mk_config_json(&w->source->arch, w->format->dtype);
 
 	return write_json(w, config);
@@ -286,7 +280,7 @@ static int add_size(struct writer *w, const struct mk_tensor *t, void *arg)
 
 static int index_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 {
-	if (json_object_set_new(w->index, t->name, json_string(arg)))
+	if (mm_json_put(w->index, t->name, json_string(arg)))
 		return hf_fail(w->err, -ENOMEM, "out of memory");
 	return 0;
 }
@@ -327,7 +321,7 @@ static void cut_shard(struct writer *w, uint32_t i, const struct file_sizes *all
 static int write_index(struct writer *w)
 {
 	struct file_sizes all = { 0 };
-	mm_cleanup(hf_json_done) json_t *root = NULL;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
 
 	w->first = 0;
 	w->end = UINT32_MAX;
@@ -365,7 +359,7 @@ static int write_shards(struct writer *w, const char *dir)
 int mk_write(const struct mk_source *source, const char *dir, const struct mk_format *format,
 	     char *err)
 {
-	mm_cleanup(hf_json_done) json_t *index = json_object();
+	mm_cleanup(mm_json_done) json_t *index = json_object();
 	struct writer w = {
 		.source = source, .format = format, .end = UINT32_MAX, .index = index, .err = err
 	};

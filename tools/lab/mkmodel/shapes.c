@@ -2,12 +2,12 @@
 #include "tools/lab/mkmodel/shapes.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/support/json.h"
 #include "tools/lab/mkmodel/config.h"
 
 struct shapes_reader {
@@ -41,12 +41,11 @@ static int shape_read_sizes(struct shapes_reader *r, const json_t *model, struct
 	};
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(sizes); i++) {
-		const json_t *v = json_object_get(model, sizes[i].key);
+		uint64_t size;
 
-		if (!json_is_integer(v) || json_integer_value(v) < 1 ||
-		    json_integer_value(v) > INT32_MAX)
+		if (!mm_json_is_whole(json_object_get(model, sizes[i].key), 1, INT32_MAX, &size))
 			return shapes_fail(r, "%s must be a whole number above 0", sizes[i].key);
-		*sizes[i].at = (uint32_t)json_integer_value(v);
+		*sizes[i].at = (uint32_t)size;
 	}
 	return 0;
 }
@@ -88,35 +87,19 @@ static int read_model(struct shapes_reader *r, const json_t *model, struct mk_sh
 	return 0;
 }
 
-static void shapes_json_done(json_t **j)
-{
-	json_decref(*j);
-}
-
 int mk_shapes_read(const char *path, struct mk_shapes *ret, char *err)
 {
 	mm_cleanup(mk_shapes_done) struct mk_shapes shapes = { 0 };
-	mm_cleanup(shapes_json_done) json_t *root = NULL;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
+	struct mm_json_reader file = { path, err, MK_ERROR_BYTES, 0 };
 	struct shapes_reader r = { .path = path, .err = err };
 	const json_t *models;
-	json_error_t where;
-	FILE *file = fopen(path, "rbe");
 
-	if (!file) {
-		snprintf(err, MK_ERROR_BYTES, "%.4000s: %s", path, strerror(errno));
-		return -errno;
-	}
-	root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
-	fclose(file);
-	if (!root) {
-		snprintf(err, MK_ERROR_BYTES, "%.4000s: line %d: %s", path, where.line, where.text);
-		return -EBADMSG;
-	}
+	if (mm_json_read_file(&file, &root))
+		return file.error;
 	models = json_object_get(root, "models");
-	if (!json_is_array(models)) {
-		snprintf(err, MK_ERROR_BYTES, "%.4000s: there is no list \"models\"", path);
-		return -EBADMSG;
-	}
+	if (!json_is_array(models))
+		return mm_json_fail(&file, -EBADMSG, "there is no list \"models\"");
 	shapes.n = json_array_size(models);
 	shapes.all = calloc(shapes.n + 1, sizeof(*shapes.all));
 	if (!shapes.all) {

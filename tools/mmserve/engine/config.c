@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,46 +14,20 @@
 #include "kernels/args/args.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 
 struct config_reader {
 	const json_t *root;
-	const char *path;
-	char *err;
-	int error; /* the first failure; later reads keep it */
+	struct mm_json_reader file;
 };
-
-static void MM_PRINTF(3, 4)
-	config_fail(struct config_reader *reader, int error, const char *format, ...)
-{
-	char text[256];
-	va_list args;
-
-	if (reader->error)
-		return;
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	snprintf(reader->err, MM_SERVE_ERROR_BYTES, "%.4000s: %s", reader->path, text);
-	reader->error = error;
-}
 
 /* Return: a whole number of 1..@max; @fallback, if it is not 0, if the key is missing or null. */
 static uint32_t get_size(struct config_reader *reader, const char *key, uint32_t max,
 			 uint32_t fallback)
 {
-	const json_t *v = json_object_get(reader->root, key);
-
-	if ((!v || json_is_null(v)) && fallback)
-		return fallback;
-	if (!v) {
-		config_fail(reader, -EBADMSG, "%s is missing", key);
-		return 1;
-	}
-	if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > max) {
-		config_fail(reader, -EBADMSG, "%s must be a whole number from 1 to %u", key, max);
-		return 1;
-	}
-	return (uint32_t)json_integer_value(v);
+	return (uint32_t)(fallback ? mm_json_read_whole_or(&reader->file, reader->root, key, 1, max,
+							   fallback)
+				   : mm_json_read_whole(&reader->file, reader->root, key, 1, max));
 }
 
 /* Reads a number above 0 that a float can hold, because kernels compute in floats. */
@@ -64,13 +37,13 @@ static double config_real(struct config_reader *reader, const json_t *from, cons
 	const json_t *v = json_object_get(from, key);
 	const double value = json_number_value(v);
 
-	if ((!v || json_is_null(v)) && fallback > 0)
+	if (fallback > 0 && !mm_json_has(from, key))
 		return fallback;
 	if (!v)
-		config_fail(reader, -EBADMSG, "%s is missing", key);
+		mm_json_fail(&reader->file, -EBADMSG, "%s is missing", key);
 	else if (!json_is_number(v) || value < FLT_MIN || value > FLT_MAX)
-		config_fail(reader, -EBADMSG, "%s must be a number above 0 that a float holds",
-			    key);
+		mm_json_fail(&reader->file, -EBADMSG,
+			     "%s must be a number above 0 that a float holds", key);
 	else
 		return value;
 	return 1;
@@ -81,29 +54,17 @@ static double get_real(struct config_reader *reader, const char *key, double fal
 	return config_real(reader, reader->root, key, fallback);
 }
 
-static bool is_given(const struct config_reader *reader, const char *key)
-{
-	const json_t *v = json_object_get(reader->root, key);
-
-	return v && !json_is_null(v);
-}
-
 static bool get_bool(struct config_reader *reader, const char *key, bool fallback)
 {
-	const json_t *v = json_object_get(reader->root, key);
-
-	if (!v || json_is_null(v))
-		return fallback;
-	if (!json_is_boolean(v))
-		config_fail(reader, -EBADMSG, "%s must be true or false", key);
-	return json_is_true(v);
+	return mm_json_read_flag_or(&reader->file, reader->root, key, fallback);
 }
 
 /* Refuses a model whose value of @key differs from the only one that mmserve computes. */
 static void require_bool(struct config_reader *reader, const char *key, bool want)
 {
 	if (get_bool(reader, key, want) != want)
-		config_fail(reader, -ENOTSUP, "%s %s is not served", key, want ? "false" : "true");
+		mm_json_fail(&reader->file, -ENOTSUP, "%s %s is not served", key,
+			     want ? "false" : "true");
 }
 
 static void require_activation(struct config_reader *reader, const char *key, const char *want)
@@ -111,7 +72,7 @@ static void require_activation(struct config_reader *reader, const char *key, co
 	const json_t *v = json_object_get(reader->root, key);
 
 	if (v && (!json_is_string(v) || strcmp(json_string_value(v), want)))
-		config_fail(reader, -ENOTSUP, "%s is not \"%s\"", key, want);
+		mm_json_fail(&reader->file, -ENOTSUP, "%s is not \"%s\"", key, want);
 }
 
 /* ---- keys that stand for arithmetic that mmserve does not have ---- */
@@ -191,7 +152,7 @@ static void refuse_value(struct config_reader *reader, const char *key)
 	char *value = json_dumps(json_object_get(reader->root, key),
 				 JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
 
-	config_fail(reader, -ENOTSUP, "%s %.60s is not served", key, value ? value : "");
+	mm_json_fail(&reader->file, -ENOTSUP, "%s %.60s is not served", key, value ? value : "");
 	free(value);
 }
 
@@ -212,9 +173,9 @@ static void check_model_type(struct config_reader *reader, enum mm_family family
 	const char *name = json_string_value(type);
 
 	if (type && !json_is_null(type) && (!name || strcmp(name, mm_family_name(family))))
-		config_fail(reader, name ? -ENOTSUP : -EBADMSG,
-			    "model_type is not \"%s\", though %s is named", mm_family_name(family),
-			    mm_family_architecture(family));
+		mm_json_fail(&reader->file, name ? -ENOTSUP : -EBADMSG,
+			     "model_type is not \"%s\", though %s is named", mm_family_name(family),
+			     mm_family_architecture(family));
 }
 
 static enum mm_family config_read_family(struct config_reader *reader)
@@ -223,13 +184,13 @@ static enum mm_family config_read_family(struct config_reader *reader)
 	const char *arch = json_string_value(json_array_get(archs, 0));
 
 	if (!arch)
-		config_fail(reader, -EBADMSG,
-			    "architectures must name a model, such as LlamaForCausalLM");
+		mm_json_fail(&reader->file, -EBADMSG,
+			     "architectures must name a model, such as LlamaForCausalLM");
 	for (enum mm_family f = 0; arch && f < MM_FAMILY_COUNT; f++)
 		if (!strcmp(arch, mm_family_architecture(f)))
 			return f;
-	config_fail(
-		reader, -ENOTSUP,
+	mm_json_fail(
+		&reader->file, -ENOTSUP,
 		"architecture %.100s is not served, only LlamaForCausalLM, Qwen2ForCausalLM and "
 		"OPTForCausalLM",
 		arch);
@@ -247,12 +208,12 @@ static const json_t *rope_object(struct config_reader *reader, const char **ret_
 
 	*ret_key = json_is_object(parameters) ? "rope_parameters" : "rope_scaling";
 	if (json_is_object(parameters) && json_is_object(scaling))
-		config_fail(reader, -EBADMSG,
-			    "rope_scaling and rope_parameters: only one may be there");
+		mm_json_fail(&reader->file, -EBADMSG,
+			     "rope_scaling and rope_parameters: only one may be there");
 	if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
-		config_fail(reader, -EBADMSG, "rope_parameters must be an object");
+		mm_json_fail(&reader->file, -EBADMSG, "rope_parameters must be an object");
 	if (v && !json_is_object(v) && !json_is_null(v))
-		config_fail(reader, -EBADMSG, "%s must be an object", *ret_key);
+		mm_json_fail(&reader->file, -EBADMSG, "%s must be an object", *ret_key);
 	return json_is_object(v) ? v : NULL;
 }
 
@@ -264,9 +225,10 @@ static const char *rope_type(struct config_reader *reader, const json_t *from, c
 	const char *name = json_string_value(type ? type : old);
 
 	if (!name)
-		config_fail(reader, -EBADMSG, "%s: rope_type must be a name", key);
+		mm_json_fail(&reader->file, -EBADMSG, "%s: rope_type must be a name", key);
 	else if (type && old && (!json_is_string(old) || strcmp(json_string_value(old), name)))
-		config_fail(reader, -EBADMSG, "%s: rope_type and type contradict each other", key);
+		mm_json_fail(&reader->file, -EBADMSG,
+			     "%s: rope_type and type contradict each other", key);
 	return name;
 }
 
@@ -275,34 +237,31 @@ static double rope_factor_parse(struct config_reader *reader, const json_t *from
 	const double value = config_real(reader, from, key, 0);
 
 	if (value < 1)
-		config_fail(reader, -EBADMSG, "%s must be at least 1", key);
+		mm_json_fail(&reader->file, -EBADMSG, "%s must be at least 1", key);
 	return value;
 }
 
 static void read_llama3(struct config_reader *reader, const json_t *from, struct mm_rope *rope)
 {
 	static const char original[] = "original_max_position_embeddings";
-	const json_t *v = json_object_get(from, original);
 
 	rope->scaling = MM_ROPE_LLAMA3;
 	rope->factor = rope_factor_parse(reader, from, "factor");
 	rope->low_factor = config_real(reader, from, "low_freq_factor", 0);
 	rope->high_factor = config_real(reader, from, "high_freq_factor", 0);
 	if (rope->high_factor <= rope->low_factor)
-		config_fail(reader, -EBADMSG, "high_freq_factor must be above low_freq_factor");
-	if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > 1 << 24)
-		config_fail(reader, -EBADMSG, "%s must be a whole number from 1 to %u", original,
-			    1u << 24);
-	rope->original = (uint32_t)json_integer_value(v);
+		mm_json_fail(&reader->file, -EBADMSG,
+			     "high_freq_factor must be above low_freq_factor");
+	rope->original = (uint32_t)mm_json_read_whole(&reader->file, from, original, 1, 1u << 24);
 }
 
 /* Refuses models in which only a part of each head is rotated. */
 static void require_whole_heads(struct config_reader *reader, const json_t *from)
 {
-	const json_t *part = json_object_get(from, "partial_rotary_factor");
+	static const char key[] = "partial_rotary_factor";
 
-	if (part && !json_is_null(part) && json_number_value(part) != 1)
-		config_fail(reader, -ENOTSUP, "partial_rotary_factor is not 1");
+	if (mm_json_has(from, key) && mm_json_real(from, key) != 1)
+		mm_json_fail(&reader->file, -ENOTSUP, "partial_rotary_factor is not 1");
 }
 
 static void read_rope(struct config_reader *reader, struct mm_rope *rope)
@@ -325,9 +284,9 @@ static void read_rope(struct config_reader *reader, struct mm_rope *rope)
 		rope->scaling = MM_ROPE_LINEAR;
 		rope->factor = rope_factor_parse(reader, from, "factor");
 	} else {
-		config_fail(reader, -ENOTSUP,
-			    "%s of type \"%.60s\" is not served, only llama3 and linear", key,
-			    type);
+		mm_json_fail(&reader->file, -ENOTSUP,
+			     "%s of type \"%.60s\" is not served, only llama3 and linear", key,
+			     type);
 	}
 }
 
@@ -336,14 +295,15 @@ static void read_rope(struct config_reader *reader, struct mm_rope *rope)
 static void check_heads(struct config_reader *reader, const struct mm_arch *a)
 {
 	if (a->heads % a->kv_heads)
-		config_fail(reader, -EBADMSG,
-			    "%u attention heads are not a multiple of %u KV heads", a->heads,
-			    a->kv_heads);
+		mm_json_fail(&reader->file, -EBADMSG,
+			     "%u attention heads are not a multiple of %u KV heads", a->heads,
+			     a->kv_heads);
 	if (a->head_dim > MM_HEAD_DIM_MAX)
-		config_fail(reader, -ENOTSUP, "heads of %u are not served, at most %u", a->head_dim,
-			    MM_HEAD_DIM_MAX);
+		mm_json_fail(&reader->file, -ENOTSUP, "heads of %u are not served, at most %u",
+			     a->head_dim, MM_HEAD_DIM_MAX);
 	if (a->family != MM_FAMILY_OPT && a->head_dim % 2)
-		config_fail(reader, -EBADMSG, "head_dim %u is odd: RoPE needs pairs", a->head_dim);
+		mm_json_fail(&reader->file, -EBADMSG, "head_dim %u is odd: RoPE needs pairs",
+			     a->head_dim);
 }
 
 static void config_read_sizes(struct config_reader *reader, struct mm_arch *a)
@@ -353,16 +313,16 @@ static void config_read_sizes(struct config_reader *reader, struct mm_arch *a)
 	a->heads = get_size(reader, "num_attention_heads", 1u << 14, 0);
 	a->vocab = get_size(reader, "vocab_size", 1u << 24, 0);
 	a->max_position = get_size(reader, "max_position_embeddings", 1u << 24, 2048);
-	if (!is_given(reader, "head_dim") && a->hidden % a->heads)
-		config_fail(reader, -EBADMSG, "hidden_size %u is not a multiple of %u heads",
-			    a->hidden, a->heads);
+	if (!mm_json_has(reader->root, "head_dim") && a->hidden % a->heads)
+		mm_json_fail(&reader->file, -EBADMSG,
+			     "hidden_size %u is not a multiple of %u heads", a->hidden, a->heads);
 	a->head_dim = a->hidden / a->heads;
 }
 
 /* Refuses a sliding window of attention, unless it is as large as the longest context. */
 static void require_no_window(struct config_reader *reader, const struct mm_arch *a)
 {
-	if (is_given(reader, "sliding_window") &&
+	if (mm_json_has(reader->root, "sliding_window") &&
 	    get_size(reader, "sliding_window", UINT32_MAX, 0) < a->max_position)
 		refuse_value(reader, "sliding_window");
 }
@@ -370,7 +330,7 @@ static void require_no_window(struct config_reader *reader, const struct mm_arch
 /* Refuses a value of @key other than @want, which the family's other values imply. */
 static void require_size(struct config_reader *reader, const char *key, uint32_t want)
 {
-	if (is_given(reader, key) && get_size(reader, key, UINT32_MAX, 0) != want)
+	if (mm_json_has(reader->root, key) && get_size(reader, key, UINT32_MAX, 0) != want)
 		refuse_value(reader, key);
 }
 
@@ -381,11 +341,11 @@ static void require_full_attention(struct config_reader *reader)
 	size_t i;
 
 	if (types && !json_is_null(types) && !json_is_array(types))
-		config_fail(reader, -EBADMSG, "layer_types must be a list");
+		mm_json_fail(&reader->file, -EBADMSG, "layer_types must be a list");
 	json_array_foreach(types, i, type)
 		if (!json_is_string(type) || strcmp(json_string_value(type), "full_attention"))
-			config_fail(reader, -ENOTSUP, "layer_types[%zu] is not \"full_attention\"",
-				    i);
+			mm_json_fail(&reader->file, -ENOTSUP,
+				     "layer_types[%zu] is not \"full_attention\"", i);
 }
 
 static void read_llama(struct config_reader *reader, struct mm_arch *a)
@@ -420,8 +380,9 @@ static void read_opt(struct config_reader *reader, struct mm_arch *a)
 	require_no_window(reader, a);
 	require_size(reader, "num_key_value_heads", a->heads);
 	require_size(reader, "head_dim", a->head_dim);
-	if (is_given(reader, "rope_scaling") || is_given(reader, "rope_parameters"))
-		config_fail(reader, -ENOTSUP, "rope_scaling: OPT has no RoPE");
+	if (mm_json_has(reader->root, "rope_scaling") ||
+	    mm_json_has(reader->root, "rope_parameters"))
+		mm_json_fail(&reader->file, -ENOTSUP, "rope_scaling: OPT has no RoPE");
 	a->ffn = get_size(reader, "ffn_dim", 1u << 22, 0);
 	a->kv_heads = a->heads;
 	a->embed_dim = get_size(reader, "word_embed_proj_dim", 1u << 20, a->hidden);
@@ -434,7 +395,7 @@ static void read_opt(struct config_reader *reader, struct mm_arch *a)
 static void config_read(struct config_reader *reader, struct mm_arch *a)
 {
 	a->family = config_read_family(reader);
-	if (reader->error)
+	if (reader->file.error)
 		return;
 	check_model_type(reader, a->family);
 	require_no_foreign_keys(reader);
@@ -445,11 +406,6 @@ static void config_read(struct config_reader *reader, struct mm_arch *a)
 	else
 		read_llama(reader, a);
 	check_heads(reader, a);
-}
-
-static void config_root_done(json_t **j)
-{
-	json_decref(*j);
 }
 
 int mm_serve_open(const char *path, const char **ret_why)
@@ -480,9 +436,9 @@ static FILE *open_config(struct config_reader *reader, const char *path)
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
 
 	if (fd < 0)
-		config_fail(reader, fd, "%s", why);
+		mm_json_fail(&reader->file, fd, "%s", why);
 	else if (!file)
-		config_fail(reader, -ENOMEM, "out of memory");
+		mm_json_fail(&reader->file, -ENOMEM, "out of memory");
 	if (fd >= 0 && !file)
 		close(fd);
 	return file;
@@ -490,27 +446,27 @@ static FILE *open_config(struct config_reader *reader, const char *path)
 
 int mm_config_load(const char *dir, struct mm_arch *ret_arch, char *err)
 {
-	mm_cleanup(config_root_done) json_t *root = NULL;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
 	struct mm_arch arch = { 0 };
 	char path[PATH_MAX];
-	struct config_reader reader = { .path = path, .err = err };
+	struct config_reader reader = { .file = { path, err, MM_SERVE_ERROR_BYTES, 0 } };
 	json_error_t where;
 	FILE *file;
 
 	snprintf(path, sizeof(path), "%.4000s/config.json", dir);
 	file = open_config(&reader, path);
 	if (!file)
-		return reader.error;
+		return reader.file.error;
 	root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
 	fclose(file);
 	if (!json_is_object(root)) {
-		config_fail(&reader, -EBADMSG, "line %d: not a JSON object: %.120s", where.line,
-			    root ? "" : where.text);
-		return reader.error;
+		mm_json_fail(&reader.file, -EBADMSG, "line %d: not a JSON object: %.120s",
+			     where.line, root ? "" : where.text);
+		return reader.file.error;
 	}
 	reader.root = root;
 	config_read(&reader, &arch);
-	if (!reader.error)
+	if (!reader.file.error)
 		*ret_arch = arch;
-	return reader.error;
+	return reader.file.error;
 }

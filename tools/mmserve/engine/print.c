@@ -7,21 +7,10 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/support/json.h"
 #include "libclient/support/size.h"
 
 #define LABEL "  %-20s "
-
-static double summary_real(const json_t *summary, const char *key)
-{
-	return json_number_value(json_object_get(summary, key));
-}
-
-static uint64_t summary_count(const json_t *summary, const char *key)
-{
-	const json_int_t n = json_integer_value(json_object_get(summary, key));
-
-	return n > 0 ? (uint64_t)n : 0;
-}
 
 /* Formats a time with three or four digits, in the unit that suits it. */
 static const char *seconds_text(double s, char text[32])
@@ -45,7 +34,7 @@ static void percentiles_print(FILE *out, const json_t *summary, const char *labe
 	fprintf(out, LABEL, label);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(percents); i++) {
 		snprintf(key, sizeof(key), "%s_p%d_s", what, percents[i]);
-		fprintf(out, "%12s", seconds_text(summary_real(summary, key), text));
+		fprintf(out, "%12s", seconds_text(mm_json_real(summary, key), text));
 	}
 	fputc('\n', out);
 }
@@ -58,11 +47,11 @@ static void served_print(FILE *out, const json_t *s)
 	fprintf(out,
 		LABEL "%" PRIu64 " served in full, %" PRIu64 " refused, thrown out %" PRIu64
 		      " times\n",
-		"requests", summary_count(s, "requests"), summary_count(s, "refused"),
-		summary_count(s, "preemptions"));
-	fprintf(out, LABEL "%" PRIu64 " in %s: %.1f tokens/s\n", "tokens",
-		summary_count(s, "tokens"), seconds_text(summary_real(s, "duration_s"), duration),
-		summary_real(s, "throughput_tok_s"));
+		"requests", mm_json_u64(s, "requests"), mm_json_u64(s, "refused"),
+		mm_json_u64(s, "preemptions"));
+	fprintf(out, LABEL "%" PRIu64 " in %s: %.1f tokens/s\n", "tokens", mm_json_u64(s, "tokens"),
+		seconds_text(mm_json_real(s, "duration_s"), duration),
+		mm_json_real(s, "throughput_tok_s"));
 }
 
 static void latency_print(FILE *out, const json_t *s)
@@ -79,20 +68,19 @@ static void steps_print(FILE *out, const json_t *s)
 
 	fprintf(out, "Steps\n");
 	fprintf(out, LABEL "%" PRIu64 ", %s on average, at most %" PRIu64 " requests in one\n",
-		"steps", summary_count(s, "steps"),
-		seconds_text(summary_real(s, "step_mean_s"), mean), summary_count(s, "batch_max"));
+		"steps", mm_json_u64(s, "steps"),
+		seconds_text(mm_json_real(s, "step_mean_s"), mean), mm_json_u64(s, "batch_max"));
 	fprintf(out, LABEL "%" PRIu64 " tokens, those computed again included\n", "computed",
-		summary_count(s, "computed_tokens"));
-	if (summary_count(s, "steps_void") || summary_count(s, "steps_broken"))
+		mm_json_u64(s, "computed_tokens"));
+	if (mm_json_u64(s, "steps_void") || mm_json_u64(s, "steps_broken"))
 		fprintf(out, LABEL "%" PRIu64 ", of them broken off on purpose %" PRIu64 "\n",
-			"repeated", summary_count(s, "steps_void"),
-			summary_count(s, "steps_broken"));
-	if (summary_count(s, "graph_captures") || summary_count(s, "graph_launches"))
+			"repeated", mm_json_u64(s, "steps_void"), mm_json_u64(s, "steps_broken"));
+	if (mm_json_u64(s, "graph_captures") || mm_json_u64(s, "graph_launches"))
 		fprintf(out, LABEL "%" PRIu64 " captured, %" PRIu64 " launches\n", "graphs",
-			summary_count(s, "graph_captures"), summary_count(s, "graph_launches"));
-	if (summary_count(s, "checksum_failures"))
+			mm_json_u64(s, "graph_captures"), mm_json_u64(s, "graph_launches"));
+	if (mm_json_u64(s, "checksum_failures"))
 		fprintf(out, LABEL "%" PRIu64 " LAYERS WITH WRONG BYTES\n", "checksums",
-			summary_count(s, "checksum_failures"));
+			mm_json_u64(s, "checksum_failures"));
 }
 
 static void kv_print(FILE *out, const json_t *s)
@@ -103,37 +91,36 @@ static void kv_print(FILE *out, const json_t *s)
 	fprintf(out,
 		LABEL "%" PRIu64 " held at most, %" PRIu64 " given back, %" PRIu64
 		      " blocks moved to empty them\n",
-		"chunks", summary_count(s, "kv_chunks_max"), summary_count(s, "kv_chunks_released"),
-		summary_count(s, "kv_blocks_moved"));
-	if (summary_count(s, "swapped_out_bytes") || summary_count(s, "swapped_in_bytes") ||
-	    summary_count(s, "swaps_failed") || summary_real(s, "swap_total_s") > 0)
+		"chunks", mm_json_u64(s, "kv_chunks_max"), mm_json_u64(s, "kv_chunks_released"),
+		mm_json_u64(s, "kv_blocks_moved"));
+	if (mm_json_u64(s, "swapped_out_bytes") || mm_json_u64(s, "swapped_in_bytes") ||
+	    mm_json_u64(s, "swaps_failed") || mm_json_real(s, "swap_total_s") > 0)
 		fprintf(out, LABEL "%s out, %s in, waited %s for it, %" PRIu64 " copies failed\n",
-			"to host memory",
-			mm_size_print(summary_count(s, "swapped_out_bytes"), away),
-			mm_size_print(summary_count(s, "swapped_in_bytes"), back),
-			seconds_text(summary_real(s, "swap_total_s"), waited),
-			summary_count(s, "swaps_failed"));
+			"to host memory", mm_size_print(mm_json_u64(s, "swapped_out_bytes"), away),
+			mm_size_print(mm_json_u64(s, "swapped_in_bytes"), back),
+			seconds_text(mm_json_real(s, "swap_total_s"), waited),
+			mm_json_u64(s, "swaps_failed"));
 }
 
 static void layers_print(FILE *out, const json_t *s)
 {
 	char held[32], waited[32];
 
-	if (!summary_count(s, "layers_remapped_max") && !summary_count(s, "plan_changes") &&
-	    !summary_count(s, "gated_steps") && !(summary_real(s, "plan_held_s") > 0) &&
-	    !(summary_real(s, "stall_total_s") > 0))
+	if (!mm_json_u64(s, "layers_remapped_max") && !mm_json_u64(s, "plan_changes") &&
+	    !mm_json_u64(s, "gated_steps") && !(mm_json_real(s, "plan_held_s") > 0) &&
+	    !(mm_json_real(s, "stall_total_s") > 0))
 		return;
 	fprintf(out, "Layers that mmd took %14s%12s%12s\n", "median", "P90", "P99");
 	percentiles_print(out, s, "waited, per step", "stall");
 	fprintf(out,
 		LABEL "%s in all, in %" PRIu64 " steps with layers away (%" PRIu64 " measured)\n",
-		"waited", seconds_text(summary_real(s, "stall_total_s"), waited),
-		summary_count(s, "gated_steps"), summary_count(s, "stall_samples"));
+		"waited", seconds_text(mm_json_real(s, "stall_total_s"), waited),
+		mm_json_u64(s, "gated_steps"), mm_json_u64(s, "stall_samples"));
 	fprintf(out,
 		LABEL "%" PRIu64 " away at most, %" PRIu64
 		      " changes, which kept steps out for %s\n",
-		"layers", summary_count(s, "layers_remapped_max"), summary_count(s, "plan_changes"),
-		seconds_text(summary_real(s, "plan_held_s"), held));
+		"layers", mm_json_u64(s, "layers_remapped_max"), mm_json_u64(s, "plan_changes"),
+		seconds_text(mm_json_real(s, "plan_held_s"), held));
 }
 
 static void weights_print(FILE *out, const json_t *s)
@@ -144,9 +131,9 @@ static void weights_print(FILE *out, const json_t *s)
 		return;
 	fprintf(out, "Weights\n");
 	fprintf(out, LABEL "%s in whole pages: %s of tensors, %s of rounding\n", "device memory",
-		mm_size_print(summary_count(s, "weights_device_bytes"), device),
-		mm_size_print(summary_count(s, "weights_tensor_bytes"), tensors),
-		mm_size_print(summary_count(s, "weights_waste_bytes"), waste));
+		mm_size_print(mm_json_u64(s, "weights_device_bytes"), device),
+		mm_size_print(mm_json_u64(s, "weights_tensor_bytes"), tensors),
+		mm_size_print(mm_json_u64(s, "weights_waste_bytes"), waste));
 }
 
 void mm_print_summary(FILE *out, const json_t *summary)

@@ -9,6 +9,7 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 #include "libclient/base/percentile.h"
 
 void mm_samples_add(struct mm_samples *s, double value)
@@ -82,13 +83,10 @@ static char *put_key(char *at, const char *key)
 /* Writes nothing if there is no memory. */
 static char *put_string(char *at, const char *text)
 {
-	json_t *string = json_string(text);
-	char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+	mm_cleanup(mm_json_done) json_t *string = mm_json_string(text);
+	mm_cleanup(mm_free_ptr) char *quoted = json_dumps(string, JSON_ENCODE_ANY);
 
-	at = report_put(at, quoted ? quoted : "\"\"");
-	free(quoted);
-	json_decref(string);
-	return at;
+	return report_put(at, quoted ? quoted : "\"\"");
 }
 
 static char *put_lists(char *at, const struct mm_request *q)
@@ -133,8 +131,7 @@ static void set_percentiles(json_t *o, const char *what, double *values, size_t 
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(percents); i++) {
 		snprintf(key, sizeof(key), "%s_p%d_s", what, percents[i]);
-		json_object_set_new(
-			o, key, json_real(seconds_rounded(mm_percentile(values, n, percents[i]))));
+		mm_json_put_real(o, key, seconds_rounded(mm_percentile(values, n, percents[i])));
 	}
 }
 
@@ -204,18 +201,17 @@ static json_t *report_summary(struct report_totals *t, const struct mm_stats *s)
 		{ "graph_launches", s->graph_launches },
 	};
 
-	json_object_set_new(o, "stall_total_s", json_real(seconds_rounded(all_stalls_s(s))));
-	json_object_set_new(o, "plan_held_s", json_real(seconds_rounded(s->plan_held_s)));
-	json_object_set_new(o, "swap_total_s", json_real(seconds_rounded(s->swap_s)));
+	mm_json_put_real(o, "stall_total_s", seconds_rounded(all_stalls_s(s)));
+	mm_json_put_real(o, "plan_held_s", seconds_rounded(s->plan_held_s));
+	mm_json_put_real(o, "swap_total_s", seconds_rounded(s->swap_s));
 	set_percentiles(o, "ttft", t->ttft, t->n_ttft);
 	set_percentiles(o, "tbt", t->tbt, t->n_tbt);
 	set_percentiles(o, "stall", s->stalls_s.all, s->stalls_s.n);
 	set_percentiles(o, "gap", s->gaps_s.all, s->gaps_s.n);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(counts); i++)
-		json_object_set_new(o, counts[i].key, json_integer((json_int_t)counts[i].value));
-	json_object_set_new(
-		o, "step_mean_s",
-		json_real(s->steps ? seconds_rounded(s->step_s / (double)s->steps) : 0));
+		mm_json_put_u64(o, counts[i].key, counts[i].value);
+	mm_json_put_real(o, "step_mean_s",
+			 s->steps ? seconds_rounded(s->step_s / (double)s->steps) : 0);
 	return o;
 }
 
