@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "libclient/base/histogram.h"
 
-#include <math.h>
-
 #include "libclient/base/base.h"
+#include "libclient/base/percentile.h"
 
 void mm_histogram_merge(struct mm_histogram *into, const struct mm_histogram *h)
 {
@@ -28,7 +27,7 @@ static uint64_t bucket_middle(uint32_t bucket)
 
 uint64_t mm_histogram_percentile(const struct mm_histogram *h, double percent)
 {
-	const uint64_t rank = (uint64_t)MM_MAX(ceil(percent / 100 * (double)h->n), 1.0);
+	const uint64_t rank = mm_percentile_rank(h->n, percent);
 	uint64_t seen = 0;
 
 	for (uint32_t b = 0; b < MM_HISTOGRAM_BUCKETS; b++) {

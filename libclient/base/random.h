@@ -21,6 +21,18 @@ static inline uint64_t mm_random_next(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
+/* Turns a number, such as a counter, into well mixed bits: each has an outcome of its own. */
+static inline uint64_t mm_random_mix(uint64_t x)
+{
+	return mm_random_next(&x);
+}
+
+/* A number of 0..@n - 1, where @n is at least 1; each is as likely, but for @n / 2^64. */
+static inline uint64_t mm_random_below(uint64_t *state, uint64_t n)
+{
+	return mm_random_next(state) % n;
+}
+
 /* A state for each (seed, a, b), such that no two streams follow each other. */
 static inline uint64_t mm_random_seed(uint64_t seed, uint64_t a, uint64_t b)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/base/percentile.h"
 #include "libclient/support/cleanup.h"
 #include "tests/conformance/conf.h"
 
@@ -115,28 +116,20 @@ void conf_fact_result(const char *name, CUresult result)
 	conf_fact_text(name, "%s", mm_gpu_strerror(&conf.gpu, result));
 }
 
-static int times_compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 void conf_fact_times(const char *name, uint64_t *ns, size_t n)
 {
 	char full[128];
 
 	if (!n)
 		return;
-	qsort(ns, n, sizeof(*ns), times_compare);
 	snprintf(full, sizeof(full), "%s.median", name);
-	conf_fact(full, "us", (double)ns[n / 2] / 1e3);
+	conf_fact(full, "us", (double)mm_percentile_u64(ns, n, 50) / 1e3);
 	if (n >= 100) {
 		snprintf(full, sizeof(full), "%s.p99", name);
-		conf_fact(full, "us", (double)ns[n * 99 / 100] / 1e3);
+		conf_fact(full, "us", (double)mm_percentile_u64(ns, n, 99) / 1e3);
 	}
 	snprintf(full, sizeof(full), "%s.max", name);
-	conf_fact(full, "us", (double)ns[n - 1] / 1e3);
+	conf_fact(full, "us", (double)mm_percentile_u64(ns, n, 100) / 1e3);
 }
 
 void conf_fact_outcome(const char *of, const char *outcome, double seconds, const char *reason)

@@ -6,12 +6,6 @@
 
 #include "libclient/base/random.h"
 
-/* Turns a counter into well mixed bits. */
-static uint64_t counter_mix(uint64_t x)
-{
-	return mm_random_next(&x);
-}
-
 /* Maps bits to a uniform number in [-1, 1), in steps of 2^-23, which F32 represents exactly. */
 static float uniform_of(uint64_t bits)
 {
@@ -56,14 +50,14 @@ static float weight_width(const struct mm_arch *a, enum mm_weight weight, uint32
 void mk_random_row(void *context, enum mm_weight weight, uint32_t layer, uint32_t row, float *out)
 {
 	const struct mk_random *r = context;
-	const uint64_t stream =
-		counter_mix(counter_mix(counter_mix(r->seed) + (uint64_t)weight) + layer) + row;
+	const uint64_t block = mm_random_mix(mm_random_mix(r->seed) + (uint64_t)weight);
+	const uint64_t stream = mm_random_mix(block + layer) + row;
 	uint32_t rows, columns;
 	float scale;
 
 	mm_arch_size(&r->arch, weight, &rows, &columns);
 	scale = weight_width(&r->arch, weight, rows, columns);
 	for (uint32_t i = 0; i < columns; i++)
-		out[i] = scale * uniform_of(counter_mix(counter_mix(stream) + i)) +
+		out[i] = scale * uniform_of(mm_random_mix(mm_random_mix(stream) + i)) +
 			 (is_gain(weight) ? 1.0f : 0.0f);
 }

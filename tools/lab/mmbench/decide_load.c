@@ -9,6 +9,7 @@
 #include "libclient/protocol/xplan.h"
 #include "libclient/base/base.h"
 #include "mmd/core/core.h"
+#include "libclient/base/heap.h"
 #include "libclient/base/random.h"
 
 #define PAGE_BYTES    (UINT64_C(16) << 20)
@@ -57,7 +58,7 @@ struct load {
 
 static uint64_t random_below(struct load *l, uint64_t n)
 {
-	return mm_random_next(&l->rng) % n;
+	return mm_random_below(&l->rng, n);
 }
 
 static uint64_t real_ns(void)
@@ -70,30 +71,26 @@ static uint64_t real_ns(void)
 
 /* ---- what comes when ---- */
 
+static bool event_is_sooner(const void *one, const void *other)
+{
+	const struct load_event *a = one, *b = other;
+
+	return a->when_ns < b->when_ns;
+}
+
 static void event_schedule(struct load *l, uint64_t ns, enum event_kind event_kind, uint32_t who)
 {
-	uint32_t at = l->n_events++;
+	const struct load_event e = { l->now_ns + ns, event_kind, who };
 
-	mm_assert(at < l->events_max);
-	for (; at && l->heap[(at - 1) / 2].when_ns > l->now_ns + ns; at = (at - 1) / 2)
-		l->heap[at] = l->heap[(at - 1) / 2];
-	l->heap[at] = (struct load_event){ l->now_ns + ns, event_kind, who };
+	mm_assert(l->n_events < l->events_max);
+	mm_heap_push(l->heap, l->n_events++, sizeof(e), event_is_sooner, &e);
 }
 
 static struct load_event take_first(struct load *l)
 {
-	struct load_event first = l->heap[0], last = l->heap[--l->n_events];
-	uint32_t at = 0, child;
+	struct load_event first;
 
-	while ((child = 2 * at + 1) < l->n_events) {
-		if (child + 1 < l->n_events && l->heap[child + 1].when_ns < l->heap[child].when_ns)
-			child++;
-		if (l->heap[child].when_ns >= last.when_ns)
-			break;
-		l->heap[at] = l->heap[child];
-		at = child;
-	}
-	l->heap[at] = last;
+	mm_heap_pop(l->heap, l->n_events--, sizeof(first), event_is_sooner, &first);
 	return first;
 }
 

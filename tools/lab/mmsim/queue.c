@@ -6,42 +6,32 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/heap.h"
 
-static bool event_is_before(const struct ms_event *a, const struct ms_event *b)
+static bool event_is_before(const void *one, const void *other)
 {
+	const struct ms_event *a = one, *b = other;
+
 	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
 
 void ms_heap_push(struct ms_heap *heap, uint64_t at_ns, uint16_t kind, uint16_t who, uint32_t arg)
 {
-	struct ms_event e = { at_ns, heap->order++, kind, who, arg };
-	size_t i = heap->n++;
+	const struct ms_event e = { at_ns, heap->order++, kind, who, arg };
 
-	if (i == heap->room) {
+	if (heap->n == heap->room) {
 		heap->room = heap->room ? 2 * heap->room : 256;
 		heap->event = reallocarray(heap->event, heap->room, sizeof(*heap->event));
 		mm_assert(heap->event != NULL);
 	}
-	for (; i && event_is_before(&e, &heap->event[(i - 1) / 2]); i = (i - 1) / 2)
-		heap->event[i] = heap->event[(i - 1) / 2];
-	heap->event[i] = e;
+	mm_heap_push(heap->event, heap->n++, sizeof(e), event_is_before, &e);
 }
 
 struct ms_event ms_heap_pop(struct ms_heap *heap)
 {
-	struct ms_event first = heap->event[0], last = heap->event[--heap->n];
-	size_t i = 0, child;
+	struct ms_event first;
 
-	while ((child = 2 * i + 1) < heap->n) {
-		if (child + 1 < heap->n &&
-		    event_is_before(&heap->event[child + 1], &heap->event[child]))
-			child++;
-		if (!event_is_before(&heap->event[child], &last))
-			break;
-		heap->event[i] = heap->event[child];
-		i = child;
-	}
-	heap->event[i] = last;
+	mm_heap_pop(heap->event, heap->n--, sizeof(first), event_is_before, &first);
 	return first;
 }
 

@@ -120,7 +120,7 @@ static struct mm_wl_length draw_sharegpt(uint64_t *random)
 
 static struct mm_wl_length draw_uniform(uint64_t *random, uint32_t least)
 {
-	const uint32_t all = least + (uint32_t)(mm_random_next(random) % UNIFORM_WIDTH);
+	const uint32_t all = least + (uint32_t)mm_random_below(random, UNIFORM_WIDTH);
 	const uint32_t output = (uint32_t)lround(all * OUTPUT_PART);
 
 	return (struct mm_wl_length){ all - output, output };
@@ -141,7 +141,7 @@ static struct mm_wl_length draw_once(const struct mm_wl_lengths *lengths, uint64
 	case MM_WL_OF_TRACE:
 		break;
 	}
-	return lengths->row[mm_random_next(random) % lengths->n];
+	return lengths->row[mm_random_below(random, lengths->n)];
 }
 
 struct mm_wl_length mm_wl_lengths_draw(const struct mm_wl_lengths *lengths, uint64_t *random,

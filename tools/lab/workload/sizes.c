@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/percentile.h"
 #include "libclient/support/cleanup.h"
 #include "tools/lab/workload/case.h"
 
@@ -118,13 +119,6 @@ int mm_wl_sizes(const struct mm_wl_opts *opts, uint64_t device_bytes, struct mm_
 	return 0;
 }
 
-static int by_length(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x < y) - (x > y);
-}
-
 /* Returns the KV of the largest requests, as many as may run at once. */
 static uint64_t most_bytes(const struct mm_wl_opts *opts, const struct mm_wl_tenant_sizes *s,
 			   const struct mm_wl_stream *stream)
@@ -138,9 +132,9 @@ static uint64_t most_bytes(const struct mm_wl_opts *opts, const struct mm_wl_ten
 		bytes[i] = request_bytes(opts, s,
 					 stream->request[i].prompt_tokens +
 						 stream->request[i].output_tokens);
-	qsort(bytes, stream->n, sizeof(*bytes), by_length);
+	qsort(bytes, stream->n, sizeof(*bytes), mm_u64_compare);
 	for (uint32_t i = 0; i < MM_MIN(stream->n, opts->max_seqs); i++)
-		sum += bytes[i];
+		sum += bytes[stream->n - 1 - i];
 	return sum;
 }
 

@@ -2,6 +2,7 @@
 #include "tools/lab/workload/trace.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/number.h"
 #include "libclient/base/random.h"
 
 enum trace_column { COL_ARRIVAL, COL_PROMPT, COL_OUTPUT, COL_TENANT, COL_COUNT };
@@ -31,12 +33,6 @@ struct trace_reader {
 	char *errbuf;
 	size_t errbuf_bytes;
 };
-
-static void trace_file_close(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
 
 MM_PRINTF(2, 3) static int trace_refuse(struct trace_reader *r, const char *format, ...)
 {
@@ -110,19 +106,16 @@ static int parse_seconds(struct trace_reader *r, const char *text, double *ret_s
 }
 
 static int count_parse(struct trace_reader *r, enum trace_column column, const char *text,
-		       unsigned long least, unsigned long most, uint32_t *ret_count)
+		       uint64_t least, uint64_t most, uint32_t *ret_count)
 {
-	char *end;
-	unsigned long value;
+	uint64_t value;
 
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || end == text || *end || *text < '0' || *text > '9')
+	if (mm_number_parse(text, &value))
 		return trace_refuse(r, "%s '%.40s' is not a whole number", column_names[column],
 				    text);
 	if (value < least || value > most)
-		return trace_refuse(r, "%s %lu is not in %lu..%lu", column_names[column], value,
-				    least, most);
+		return trace_refuse(r, "%s %" PRIu64 " is not in %" PRIu64 "..%" PRIu64,
+				    column_names[column], value, least, most);
 	*ret_count = (uint32_t)value;
 	return 0;
 }
@@ -237,7 +230,7 @@ static void trace_reshape(struct mm_trace *trace, const struct mm_trace_shape *s
 static int trace_read_file(struct trace_reader *r, uint32_t tenants, struct mm_trace *ret_trace)
 {
 	mm_cleanup(mm_trace_done) struct mm_trace trace = { 0 };
-	mm_cleanup(trace_file_close) FILE *file = fopen(r->path, "re");
+	mm_cleanup(mm_close_file) FILE *file = fopen(r->path, "re");
 	int err;
 
 	if (!file) {
@@ -284,7 +277,7 @@ int mm_trace_read_rows(const char *path, bool lengths_only, struct mm_trace *ret
 
 static uint32_t random_between(uint64_t *state, uint32_t least, uint32_t most)
 {
-	return least + (uint32_t)(mm_random_next(state) % (most - least + 1));
+	return least + (uint32_t)mm_random_below(state, (uint64_t)most - least + 1);
 }
 
 #define BURST_EVERY_S  4.0

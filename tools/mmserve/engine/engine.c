@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 #include "tools/mmserve/engine/suspend.h"
 
 #define POLL_NS         (20 * MM_NS_PER_MS) /* longest wait when nothing can run */
@@ -387,10 +388,9 @@ static uint32_t break_layer(struct mm_engine *e)
 
 	if (!e->opts.break_permille)
 		return UINT32_MAX;
-	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-	if ((*state >> 33) % 1000 >= e->opts.break_permille)
+	if (mm_random_below(state, 1000) >= e->opts.break_permille)
 		return UINT32_MAX;
-	return (uint32_t)((*state >> 43) % e->weights->arch.layers);
+	return (uint32_t)mm_random_below(state, e->weights->arch.layers);
 }
 
 /* Return: as mm_step_end(); -ECANCELED: the step is void and is to be computed again. */

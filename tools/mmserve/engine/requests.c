@@ -2,14 +2,16 @@
 #include "tools/mmserve/engine/requests.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
+#include "libclient/support/number.h"
 #include "tools/mmserve/engine/config.h"
 
 #define TOKENS_MAX  (1u << 24) /* most tokens of a prompt or output, so that sums cannot wrap */
@@ -39,15 +41,6 @@ static int MM_PRINTF(2, 3)
 	snprintf(reader->err, MM_SERVE_ERROR_BYTES, "%.4000s:%lu: %s", reader->path, reader->line,
 		 text);
 	return -EBADMSG;
-}
-
-/* One step of splitmix64, which turns a counter into well mixed bits. */
-static uint64_t random_mix(uint64_t x)
-{
-	x += UINT64_C(0x9e3779b97f4a7c15);
-	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return x ^ (x >> 31);
 }
 
 static int requests_add(struct requests_reader *reader, double arrival_s, uint32_t n_prompt,
@@ -83,24 +76,23 @@ static int requests_add(struct requests_reader *reader, double arrival_s, uint32
 
 static void make_prompt(const struct requests_reader *reader, size_t index, struct mm_request *q)
 {
-	const uint64_t seed = random_mix(random_mix(reader->opts->seed) + index);
+	const uint64_t seed = mm_random_mix(mm_random_mix(reader->opts->seed) + index);
 
 	for (uint32_t i = 0; i < q->n_prompt; i++)
-		q->ids[i] = (uint32_t)(random_mix(seed + i) % reader->opts->vocab);
+		q->ids[i] = (uint32_t)(mm_random_mix(seed + i) % reader->opts->vocab);
 }
 
 static int read_prompt(const struct requests_reader *reader, const json_t *prompt,
 		       struct mm_request *q)
 {
 	for (uint32_t i = 0; i < q->n_prompt; i++) {
-		const json_t *id = json_array_get(prompt, i);
+		uint64_t id;
 
-		if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-		    json_integer_value(id) >= reader->opts->vocab)
+		if (!mm_json_is_whole(json_array_get(prompt, i), 0, reader->opts->vocab - 1, &id))
 			return requests_fail(
 				reader, "prompt[%u] is not a token id below the vocabulary's %u", i,
 				reader->opts->vocab);
-		q->ids[i] = (uint32_t)json_integer_value(id);
+		q->ids[i] = (uint32_t)id;
 	}
 	return 0;
 }
@@ -124,8 +116,7 @@ static int check_keys(const struct requests_reader *reader, json_t *line)
 
 static bool is_token_count(const json_t *value)
 {
-	return json_is_integer(value) && json_integer_value(value) >= 1 &&
-	       json_integer_value(value) <= TOKENS_MAX;
+	return mm_json_is_whole(value, 1, TOKENS_MAX, NULL);
 }
 
 static int check_line(const struct requests_reader *reader, json_t *line)
@@ -165,14 +156,9 @@ static void request_set_id(struct mm_request *q, const json_t *id)
 		snprintf(q->id, sizeof(q->id), "%s", json_string_value(id));
 }
 
-static void request_json_done(json_t **j)
-{
-	json_decref(*j);
-}
-
 static int read_json_line(struct requests_reader *reader, const char *text)
 {
-	mm_cleanup(request_json_done) json_t *line = NULL;
+	mm_cleanup(mm_json_done) json_t *line = NULL;
 	const size_t index = reader->out->n;
 	const json_t *prompt, *count;
 	struct mm_request *q;
@@ -188,7 +174,7 @@ static int read_json_line(struct requests_reader *reader, const char *text)
 	prompt = json_object_get(line, "prompt");
 	count = json_object_get(line, "prompt_tokens");
 	r = requests_add(
-		reader, json_number_value(json_object_get(line, "arrival_s")),
+		reader, mm_json_real(line, "arrival_s"),
 		(uint32_t)(count ? (size_t)json_integer_value(count) : json_array_size(prompt)),
 		(uint32_t)json_integer_value(json_object_get(line, "max_tokens")), &q);
 	if (r)
@@ -203,14 +189,11 @@ static int read_json_line(struct requests_reader *reader, const char *text)
 /* Parses a number of 1..TOKENS_MAX that is followed by @end, and moves @text behind both. */
 static int request_parse_count(const char **text, char end, uint32_t *ret_count)
 {
-	char *stop;
-	unsigned long value;
+	const char *stop;
+	uint64_t value;
 
-	if (**text < '0' || **text > '9')
-		return -EINVAL;
-	errno = 0;
-	value = strtoul(*text, &stop, 10);
-	if (errno || *stop != end || value < 1 || value > TOKENS_MAX)
+	if (mm_number_begin(*text, &value, &stop) || *stop != end || value < 1 ||
+	    value > TOKENS_MAX)
 		return -EINVAL;
 	*text = stop + (end != '\0');
 	*ret_count = (uint32_t)value;

@@ -7,6 +7,7 @@
 
 #include "kernels/host/narrow.h"
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 
 struct rig rig;
 
@@ -14,8 +15,7 @@ static uint64_t state = 7;
 
 static uint32_t random_next(void)
 {
-	state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
-	return (uint32_t)(state >> 33);
+	return (uint32_t)(mm_random_next(&state) >> 33);
 }
 
 int rig_start(void)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "libclient/base/random.h"
 #include "kernels/args/args.h"
 #include "kernels/emulate/emulate.h"
 #include "kernels/host/narrow.h"
@@ -87,8 +88,7 @@ struct batch { /* a launch */
 
 static uint32_t rng(void)
 {
-	rng_state = rng_state * UINT64_C(6364136223846793005) + 1442695040888963407u;
-	return (uint32_t)(rng_state >> 32);
+	return (uint32_t)(mm_random_next(&rng_state) >> 32);
 }
 
 static float uniform(void)

@@ -8,6 +8,7 @@
 
 #include "kernels/host/kernel.h"
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 #include "tests/unit/kernels/cuda/world.h"
 
 #include <dlfcn.h>
@@ -61,8 +62,7 @@ void world_done(struct world *w)
 
 uint32_t world_random(struct world *w)
 {
-	w->rng = w->rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
-	return (uint32_t)(w->rng >> 32);
+	return (uint32_t)(mm_random_next(&w->rng) >> 32);
 }
 
 uint32_t world_below(struct world *w, uint32_t n)

@@ -3,6 +3,7 @@
  * Captures, graphs and their launches in any order, by one thread and by several at once: no call
  * crashes, none is mistaken for another, nothing hangs, and all memory comes back.
  */
+#include "libclient/base/random.h"
 #include "tests/conformance/conf.h"
 
 #include <pthread.h>
@@ -26,8 +27,7 @@ struct world {
 
 static unsigned int random_draw(struct world *w, unsigned int n)
 {
-	w->seed = w->seed * UINT64_C(6364136223846793005) + 1442695040888963407;
-	return (unsigned int)(w->seed >> 33) % n;
+	return (unsigned int)mm_random_below(&w->seed, n);
 }
 
 static void CUDA_CB do_nothing(void *arg)
@@ -41,6 +41,7 @@ static void put_in(struct world *w, CUstream stream)
 	CUstreamBatchMemOpParams op = { 0 };
 	CUevent event = w->events[random_draw(w, SLOTS)];
 	CUgraphNode *node = &w->nodes[random_draw(w, SLOTS)];
+	CUgraph graph;
 
 	op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
 	op.writeValue.address = w->mem + 8 * (CUdeviceptr)random_draw(w, 8);
@@ -68,8 +69,8 @@ static void put_in(struct world *w, CUstream stream)
 		gpu->cuStreamWaitEvent(stream, event, random_draw(w, 2));
 		break;
 	case 7:
-		gpu->cuGraphAddBatchMemOpNode(node, w->graphs[random_draw(w, SLOTS)], node,
-					      random_draw(w, 2), &params);
+		graph = w->graphs[random_draw(w, SLOTS)];
+		gpu->cuGraphAddBatchMemOpNode(node, graph, node, random_draw(w, 2), &params);
 		break;
 	case 8:
 		gpu->cuGraphExecBatchMemOpNodeSetParams(w->execs[random_draw(w, SLOTS)], *node,

@@ -12,6 +12,7 @@
 
 #include "libclient/protocol/cycle.h"
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 
 #define EMPTY ((uint32_t)MM_GATE_EMPTY)
 #define READY ((uint32_t)MM_GATE_READY)
@@ -547,11 +548,12 @@ static void test_any_word_in_a_gate(void **state)
 	slots_hold(&m, &plan[0]);
 	for (uint32_t i = 0; i < 200000; i++) {
 		uint32_t word, s, gate[MM_SLOTS_MAX];
+		uint64_t bits;
 		struct mm_cycle_acts acts = { 0 };
 
-		seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407U;
-		word = (uint32_t)(seed >> 32) >> (seed >> 20) % 32;
-		s = seed >> 40 & 1;
+		bits = mm_random_next(&seed);
+		word = (uint32_t)(bits >> 32) >> (bits >> 20) % 32;
+		s = bits & 1;
 		gate[0] = gate[1] = word;
 		if (mm_cycle_copying(&m, s))
 			mm_cycle_copied(&m, s, seed >> 50 & 7, word, &acts);

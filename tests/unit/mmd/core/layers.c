@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 #include "mmd/core/plan/layers.h"
 #include "tests/unit/mmd/core/sets.h"
 
@@ -14,8 +15,7 @@ static uint64_t seed;
 
 static uint32_t random_below(uint32_t n)
 {
-	seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407U;
-	return (uint32_t)(seed >> 33) % n;
+	return (uint32_t)mm_random_below(&seed, n);
 }
 
 static uint32_t pages[MM_LAYERS_MAX + 1];

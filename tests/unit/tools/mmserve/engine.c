@@ -259,7 +259,8 @@ static void test_kv_dtypes_differ_little(void **state)
 	rig_serve(dir, &requests, &run, results);
 	run.context = &narrow;
 	for (run.kv_dtype = MM_DTYPE_F16; run.kv_dtype <= MM_DTYPE_BF16; run.kv_dtype++) {
-		const double bound = run.kv_dtype == MM_DTYPE_F16 ? 0x1p-7 : 0x1p-4;
+		/* Half and bfloat16 round by 2^-11 and 2^-8, and layers add up what they round. */
+		const double bound = run.kv_dtype == MM_DTYPE_F16 ? 0x1p-6 : 0x1p-3;
 		double size = 0, worst = 0;
 
 		rig_serve(dir, &requests, &run, results);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 #include "tools/mmserve/sched/kvman.h"
 
 #define CHUNKS 16u
@@ -617,14 +618,14 @@ static uint64_t sim_seed, sim_quiet;
 
 static uint32_t random_draw(uint64_t *rng, uint32_t below)
 {
-	*rng = *rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
-	return (uint32_t)((*rng >> 33) % below);
+	return (uint32_t)mm_random_below(rng, below);
 }
 
 static void something_happens(struct fake *f, uint64_t *rng, uint64_t now_ns, uint32_t *left)
 {
-	uint32_t seq;
+	uint32_t seq, number;
 
+	/* Compilers differ in the order of arguments, so that no call draws two numbers. */
 	switch (random_draw(rng, 8)) {
 	case 0:
 		f->usable |= UINT64_C(1) << random_draw(rng, CHUNKS);
@@ -634,7 +635,8 @@ static void something_happens(struct fake *f, uint64_t *rng, uint64_t now_ns, ui
 		mm_kvman_denied(&f->k, now_ns);
 		break;
 	case 2:
-		fake_reclaim(f, 1 + random_draw(rng, 3), now_ns + random_draw(rng, 600), now_ns);
+		number = 1 + random_draw(rng, 3);
+		fake_reclaim(f, number, now_ns + random_draw(rng, 600), now_ns);
 		break;
 	case 3:
 		f->busy = random_draw(rng, 2);
@@ -644,8 +646,8 @@ static void something_happens(struct fake *f, uint64_t *rng, uint64_t now_ns, ui
 		f->answer = (int[]){ 0, -EAGAIN, -ENOSPC }[random_draw(rng, 3)];
 		break;
 	default:
-		if (*left && !mm_sched_add(&f->s, 1 + random_draw(rng, 30),
-					   1 + random_draw(rng, 30), 0, &seq))
+		number = 1 + random_draw(rng, 30);
+		if (*left && !mm_sched_add(&f->s, number, 1 + random_draw(rng, 30), 0, &seq))
 			--*left;
 		break;
 	}

@@ -18,6 +18,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 #include "tests/unit/tools/mmserve/rig.h"
 #include "tools/lab/mkmodel/config.h"
 #include "tools/mmserve/engine/packs.h"
@@ -47,8 +48,7 @@ struct lender { /* the state of a memory that lends */
 
 static uint32_t lender_draw(struct lender *l, uint32_t below)
 {
-	l->rng = l->rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
-	return (uint32_t)((l->rng >> 33) % below);
+	return (uint32_t)mm_random_below(&l->rng, below);
 }
 
 static void lender_poison(struct lender *l, uint32_t chunk)

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/random.h"
 #include "tests/unit/tools/mmserve/sched.h"
 
 #define SIM_REQUESTS 60u
@@ -31,8 +32,7 @@ struct sim {
 
 static uint32_t sim_draw(struct sim *sim, uint32_t below)
 {
-	sim->rng = sim->rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
-	return (uint32_t)((sim->rng >> 33) % below);
+	return (uint32_t)mm_random_below(&sim->rng, below);
 }
 
 static void sim_init(struct sim *sim, uint64_t seed)
@@ -82,14 +82,17 @@ static void sim_chunks(struct sim *sim)
 {
 	struct mm_sched_move moves[8];
 	uint32_t chunk, n;
+	uint64_t deadline_ns;
 
 	sim->now_ns += sim_draw(sim, 4);
 	if (sim_draw(sim, 2))
 		sim_swaps(sim, mm_sched_evict(&sim->s, sim->now_ns, sim_draw(sim, 4) == 0));
 	if (sim_draw(sim, 3) == 0)
 		mm_kvblocks_add_chunk(&sim->s.kv, sim_draw(sim, sim->config.kv_chunks), 0);
-	if (sim_draw(sim, 24) == 0)
-		mm_sched_reclaim(&sim->s, 1 + sim_draw(sim, 3), sim->now_ns + sim_draw(sim, 20));
+	if (sim_draw(sim, 24) == 0) {
+		deadline_ns = sim->now_ns + sim_draw(sim, 20);
+		mm_sched_reclaim(&sim->s, 1 + sim_draw(sim, 3), deadline_ns);
+	}
 	while (sim_draw(sim, 4) && !(sim_draw(sim, 99) ? mm_sched_retire : mm_sched_compact)(
 					   &sim->s, sim->now_ns, &chunk, moves, &n)) {
 		sched_check(&sim->s);
