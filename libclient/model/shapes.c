@@ -2,6 +2,7 @@
 #include "libclient/model/shapes.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
 #include "libclient/base/base.h"
@@ -21,19 +22,25 @@
 	}
 
 /* The sizes are from the publishers' config.json. */
-static const struct mm_shape known_shapes[] = {
-	{ "OPT-6.7B", OPT(32, 4096, 32) },
-	{ "OPT-13B", OPT(40, 5120, 40) },
-	{ "OPT-30B", OPT(48, 7168, 56) },
-	{ "Llama-2-13B",
-	  ROPE_MODEL(MM_FAMILY_LLAMA, 40, 5120, 40, 40, 13824, 32000, 4096, 1e4, 1e-5) },
-	{ "Llama-3-8B",
-	  ROPE_MODEL(MM_FAMILY_LLAMA, 32, 4096, 32, 8, 14336, 128256, 8192, 5e5, 1e-5) },
-	{ "Qwen2.5-14B",
-	  ROPE_MODEL(MM_FAMILY_QWEN2, 48, 5120, 40, 8, 13824, 152064, 131072, 1e6, 1e-5) },
-	{ "Qwen2.5-72B",
-	  ROPE_MODEL(MM_FAMILY_QWEN2, 80, 8192, 64, 8, 29568, 152064, 131072, 1e6, 1e-5) },
-};
+/* clang-format off */
+#define SHAPES(X)                                                                                \
+	X("OPT-6.7B", OPT(32, 4096, 32))                                                         \
+	X("OPT-13B", OPT(40, 5120, 40))                                                          \
+	X("OPT-30B", OPT(48, 7168, 56))                                                          \
+	X("Llama-2-13B",                                                                         \
+	  ROPE_MODEL(MM_FAMILY_LLAMA, 40, 5120, 40, 40, 13824, 32000, 4096, 1e4, 1e-5))          \
+	X("Llama-3-8B",                                                                          \
+	  ROPE_MODEL(MM_FAMILY_LLAMA, 32, 4096, 32, 8, 14336, 128256, 8192, 5e5, 1e-5))          \
+	X("Qwen2.5-14B",                                                                         \
+	  ROPE_MODEL(MM_FAMILY_QWEN2, 48, 5120, 40, 8, 13824, 152064, 131072, 1e6, 1e-5))        \
+	X("Qwen2.5-72B",                                                                         \
+	  ROPE_MODEL(MM_FAMILY_QWEN2, 80, 8192, 64, 8, 29568, 152064, 131072, 1e6, 1e-5))
+#define SHAPE(name, arch)        { name, arch },
+#define SHAPE_CHOICE(name, arch) { name, 0, NULL },
+/* clang-format on */
+
+static const struct mm_shape known_shapes[] = { SHAPES(SHAPE) };
+const struct mm_opt_choice mm_shape_choices[] = { SHAPES(SHAPE_CHOICE){ NULL, 0, NULL } };
 
 const struct mm_shape *mm_shape_at(size_t index)
 {
@@ -47,6 +54,16 @@ const struct mm_shape *mm_shape_find(const char *name)
 			return &known_shapes[i];
 	}
 	return NULL;
+}
+
+int mm_shape_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+{
+	uint64_t unused;
+
+	if (!mm_shape_find(text))
+		return mm_opt_choice(opt, text, strlen(text), &unused, why);
+	memcpy((char *)into + opt->at, &text, sizeof(text));
+	return 0;
 }
 
 void mm_shape_names(char *text, size_t bytes)

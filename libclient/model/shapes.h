@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "libclient/model/arch.h"
+#include "libclient/support/options.h"
 
 struct mm_shape {
 	const char *name;
@@ -24,6 +25,9 @@ struct mm_shape {
 const struct mm_shape *mm_shape_at(size_t index);
 /* The model of that name, in any case of letters; NULL: not built in. */
 const struct mm_shape *mm_shape_find(const char *name);
+/* The names, as choices of an option, and its parser: into a const char *. */
+extern const struct mm_opt_choice mm_shape_choices[];
+mm_opt_parse_fn mm_shape_parse;
 /* All names with commas between them, for a message; cut to @bytes. */
 void mm_shape_names(char *text, size_t bytes);
 #define MM_SHAPE_NAMES_BYTES 256

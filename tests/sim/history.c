@@ -17,10 +17,6 @@
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
 #undef H_NAME
 
-const char *const h_history_name[H_HISTORIES] = {
-	[H_ORDINARY] = "ordinary", [H_PLANS] = "plans", [H_ACTS] = "acts", [H_LATE] = "late"
-};
-
 #define H_OF(name, text, of) of,
 static const uint32_t demanded_of[H_COUNT] = { H_KINDS(H_OF) };
 #undef H_OF

@@ -126,7 +126,6 @@ struct h_counts {
 };
 
 extern const char *const h_kind_name[H_COUNT];
-extern const char *const h_history_name[H_HISTORIES];
 
 /* True if @kind must happen in enough histories of this kind. */
 bool h_demanded(enum h_history history, enum h_kind kind);

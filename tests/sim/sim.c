@@ -6,19 +6,19 @@
  * histories every kind must, or the histories prove little.
  */
 #undef NDEBUG
-#include <errno.h>
-#include <getopt.h>
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "libclient/support/options.h"
 #include "tests/sim/history.h"
 #include "tests/sim/runner.h"
 
-#define STEPS_DEFAULT   400
 #define SEEDS_DEFAULT   1000
+#define NOT_GIVEN       UINT64_MAX
 #define ALL_KINDS_SEEDS 1000 /* so many histories must contain each kind */
 #define HASHES_MAX      (UINT64_C(1) << 24)
 #define HANGS_S         120 /* limit of computing time for one history, in seconds */
@@ -34,12 +34,22 @@ struct tally {
 	struct cover_counts cover;
 };
 
-static struct {
+static struct sim_options {
 	uint64_t first, seeds, steps, jobs, failures_max;
 	enum h_history history;
 	bool json;
 	const char *hashes; /* file, or NULL */
-} opt = { 1, SEEDS_DEFAULT, STEPS_DEFAULT, 1, 1, H_ORDINARY, false, NULL };
+} opt = { .first = NOT_GIVEN, .seeds = NOT_GIVEN };
+
+static const struct mm_opt_choice history_choices[] = {
+	{ "ordinary", H_ORDINARY, "everything that may happen to a core" },
+	{ "plans", H_PLANS, "plans change all the time" },
+	{ "acts", H_ACTS,
+	  "one or the other, and xfer is killed between any two acts on its slots" },
+	{ "late", H_LATE, "messages of a tenant's threads overtake each other" },
+	{ NULL, 0, NULL },
+};
+static_assert(MM_ARRAY_SIZE(history_choices) == H_HISTORIES + 1, "each kind has its row");
 
 static struct tally *tally;    /* by job */
 static uint64_t *actions_hash; /* by history; NULL: not requested */
@@ -78,7 +88,7 @@ static bool run_all(void)
 
 	snprintf(again, sizeof(again),
 		 "commit=" MM_COMMIT "; again: core-sim --kind %s --steps %" PRIu64 " --seed",
-		 h_history_name[opt.history], opt.steps);
+		 mm_opt_choice_name(history_choices, opt.history), opt.steps);
 	return runner_run(&opts, history_run, NULL, &result);
 }
 
@@ -161,7 +171,8 @@ static void report_json(void)
 {
 	printf("{\"schema\":1,\"kind\":\"%s\",\"first\":%" PRIu64 ",\"histories\":%" PRIu64
 	       ",\"steps\":%" PRIu64 ",\"failed\":[",
-	       h_history_name[opt.history], opt.first, result.done + result.n_failed, opt.steps);
+	       mm_opt_choice_name(history_choices, opt.history), opt.first,
+	       result.done + result.n_failed, opt.steps);
 	for (uint32_t i = 0; i < result.n_failed; i++)
 		printf("%s%" PRIu64, i ? "," : "", result.failed[i]);
 	printf("],\"policies\":[");
@@ -182,8 +193,8 @@ static void report_json(void)
 static void report_text(void)
 {
 	printf("kind=%s seeds=%" PRIu64 " to %" PRIu64 " steps=%" PRIu64 " failed=%" PRIu32 "\n",
-	       h_history_name[opt.history], opt.first, opt.first + opt.seeds - 1, opt.steps,
-	       result.n_failed);
+	       mm_opt_choice_name(history_choices, opt.history), opt.first,
+	       opt.first + opt.seeds - 1, opt.steps, result.n_failed);
 	printf("%-24s %14s %14s\n", "kind", "events", "histories");
 	for (uint32_t i = 0; i < H_COUNT; i++) {
 		struct total t = total_of(i);
@@ -196,7 +207,8 @@ static void report_text(void)
 	report_cover();
 	for (uint32_t i = 0; i < result.n_failed; i++)
 		printf("failed: core-sim --kind %s --seed %" PRIu64 " --steps %" PRIu64 "\n",
-		       h_history_name[opt.history], result.failed[i], opt.steps);
+		       mm_opt_choice_name(history_choices, opt.history), result.failed[i],
+		       opt.steps);
 }
 
 /*
@@ -242,106 +254,59 @@ static bool all_kinds(void)
 
 /* ---- the program ---- */
 
-static void sim_help(void)
-{
-	puts("usage: core-sim [--kind ordinary|plans|acts|late] [--seed N] [--seeds COUNT] "
-	     "[--steps N] [--jobs N] [--failures N] [--hashes FILE] [--json]\n"
-	     "\n"
-	     "Random histories of the core, each checked after every event.\n"
-	     "\n"
-	     "  --kind KIND   of histories: ordinary (default); plans: they change all the time; "
-	     "acts: one or\n"
-	     "                the other, and xfer is killed between any two acts on its slots; "
-	     "late: what\n"
-	     "                threads of a tenant say overtakes each other\n"
-	     "  --seed N      the first one; without --seeds, the only one (1)\n"
-	     "  --seeds COUNT histories (1000)\n"
-	     "  --steps N     events in each (400)\n"
-	     "  --jobs N      processes (1)\n"
-	     "  --failures N  stop at so many failed histories (1)\n"
-	     "  --hashes FILE a line for each history: seed, hash of all actions of the core\n"
-	     "  --json        the report as one JSON object\n"
-	     "  --version     the commit");
-}
+#define AT(field) MM_OPT_AT(struct sim_options, field)
 
-static int sim_usage(const char *what)
-{
-	fprintf(stderr, "core-sim: %s; try --help\n", what);
-	return 2;
-}
+static const struct mm_opt sim_opts[] = {
+	{ "kind", "KIND", "kind of histories", MM_OPT_CHOICE, AT(history),
+	  .choices = history_choices, .preset = "ordinary" },
+	{ "seed", "N", "seed of the first history; without --seeds, of the only one", MM_OPT_NUMBER,
+	  AT(first), .max = UINT64_MAX / 2, .otherwise = "1" },
+	{ "seeds", "COUNT", "how many histories", MM_OPT_NUMBER, AT(seeds), .max = UINT64_MAX / 4,
+	  .otherwise = "1 with --seed, else 1000" },
+	{ "steps", "N", "events in each history", MM_OPT_NUMBER, AT(steps), .preset = "400" },
+	{ "jobs", "N", "processes that share the seeds", MM_OPT_NUMBER, AT(jobs), .min = 1,
+	  .max = RUNNER_JOBS_MAX, .preset = "1" },
+	{ "failures", "N", "stop at so many failed histories", MM_OPT_NUMBER, AT(failures_max),
+	  .min = 1, .max = RUNNER_FAILURES_MAX, .preset = "1" },
+	{ "hashes", "FILE",
+	  "write a line for each history: its seed, and a hash of all actions of the core",
+	  MM_OPT_TEXT, AT(hashes), .otherwise = "none" },
+	{ "json", NULL, "print the report as one JSON object", MM_OPT_FLAG, AT(json) },
+	{ .name = NULL },
+};
 
-static bool sim_number_parse(const char *text, uint64_t *ret)
-{
-	char *end;
+static const struct mm_opt_command sim_command = {
+	.name = "",
+	.arguments = "",
+	.sets = { { sim_opts, 0 } },
+};
 
-	errno = 0;
-	*ret = strtoull(text, &end, 10);
-	return !errno && *text >= '0' && *text <= '9' && !*end;
-}
-
-static bool history_named(const char *name, enum h_history *ret)
-{
-	for (uint32_t i = 0; i < H_HISTORIES; i++) {
-		if (strcmp(name, h_history_name[i]))
-			continue;
-		*ret = (enum h_history)i;
-		return true;
-	}
-	return false;
-}
+static const struct mm_opt_program sim_program = {
+	.name = "core-sim",
+	.summary = "run random histories of the core, each checked after every event",
+	.commands = &sim_command,
+	.n_commands = 1,
+	.exits = "Exit status: 0 done, 1 a history failed or many histories lack a kind of event, "
+		 "2 wrong arguments.",
+	.man_section = "1",
+	.version = MM_COMMIT,
+};
 
 /* Returns the exit status, or -1 to run. */
 static int sim_options(int argc, char **argv)
 {
-	static const struct option names[] = { { "seed", required_argument, NULL, 'S' },
-					       { "seeds", required_argument, NULL, 'n' },
-					       { "steps", required_argument, NULL, 't' },
-					       { "jobs", required_argument, NULL, 'j' },
-					       { "failures", required_argument, NULL, 'f' },
-					       { "hashes", required_argument, NULL, 'H' },
-					       { "kind", required_argument, NULL, 'k' },
-					       { "json", no_argument, NULL, 'J' },
-					       { "help", no_argument, NULL, 'h' },
-					       { "version", no_argument, NULL, 'V' },
-					       { 0 } };
-	bool seeds = false, seed = false;
-	int o;
+	struct mm_opt_line line;
+	const int status = mm_opt_main(&sim_program, argc, argv, &opt, &line);
 
-	while ((o = getopt_long(argc, argv, "", names, NULL)) != -1) {
-		uint64_t *to = o == 'S'   ? &opt.first
-			       : o == 'n' ? &opt.seeds
-			       : o == 't' ? &opt.steps
-			       : o == 'j' ? &opt.jobs
-			       : o == 'f' ? &opt.failures_max
-					  : NULL;
-
-		if (o == 'h' || o == 'V') {
-			o == 'h' ? sim_help() : (void)puts("core-sim " MM_COMMIT);
-			return 0;
-		}
-		if (o == '?')
-			return 2;
-		if (to && !sim_number_parse(optarg, to))
-			return sim_usage("not a number");
-		if (o == 'k' && !history_named(optarg, &opt.history))
-			return sim_usage("no such kind of histories");
-		if (o == 'H')
-			opt.hashes = optarg;
-		opt.json |= o == 'J';
-		seed |= o == 'S';
-		seeds |= o == 'n';
-	}
-	if (optind < argc)
-		return sim_usage("no arguments but options");
-	if (!opt.jobs || opt.jobs > RUNNER_JOBS_MAX || !opt.failures_max ||
-	    opt.failures_max > RUNNER_FAILURES_MAX || opt.first > UINT64_MAX / 2 ||
-	    opt.seeds > UINT64_MAX / 4)
-		return sim_usage(
-			"out of range: --jobs up to 64, --failures up to 1000, seeds below 2^63");
+	if (status >= 0)
+		return status;
+	if (opt.seeds == NOT_GIVEN)
+		opt.seeds = opt.first == NOT_GIVEN ? SEEDS_DEFAULT : 1;
+	if (opt.first == NOT_GIVEN)
+		opt.first = 1;
 	if (opt.hashes && opt.seeds > HASHES_MAX)
-		return sim_usage("out of range: --hashes takes up to 2^24 seeds");
-	if (seed && !seeds)
-		opt.seeds = 1;
+		return mm_opt_refuse(&sim_program, 0, "--hashes: takes up to %" PRIu64 " seeds",
+				     HASHES_MAX);
 	return -1;
 }
 
@@ -354,7 +319,7 @@ static void *shared_map(uint64_t bytes)
 	if (memory != MAP_FAILED)
 		return memory;
 	perror("core-sim: mmap");
-	exit(1);
+	exit(MM_EXIT_FAILED);
 }
 
 int main(int argc, char **argv)
@@ -368,7 +333,8 @@ int main(int argc, char **argv)
 	if (opt.hashes)
 		actions_hash = shared_map(opt.seeds * sizeof(*actions_hash));
 	if (!run_all() || (opt.hashes && !write_hashes()))
-		return 1;
+		return MM_EXIT_FAILED;
 	opt.json ? report_json() : report_text();
-	return result.n_failed || !all_kinds() ? 1 : 0;
+	return mm_opt_flush(&sim_program,
+			    result.n_failed || !all_kinds() ? MM_EXIT_FAILED : MM_EXIT_DONE);
 }

@@ -16,8 +16,7 @@
 #include <stdbool.h>
 
 #include "libclient/base/base.h"
-
-enum mm_exit { MM_EXIT_DONE, MM_EXIT_FAILED, MM_EXIT_USAGE, MM_EXIT_UNREACHABLE };
+#include "libclient/support/options.h"
 
 struct mmctl {
 	const char *socket; /* "": none was named and there is no default */
