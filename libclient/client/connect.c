@@ -41,7 +41,7 @@ static int MM_PRINTF(3, 4) connect_fail(const struct failure *f, int error, cons
 
 static int connect_path(const char *path, int *ret_fd, const struct failure *f)
 {
-	int r = mm_sock_connect(path, ret_fd);
+	int r = mm_sock_connect(path, MM_NS_PER_S, ret_fd);
 	char why[PATH_BYTES + 256];
 
 	if (!r)

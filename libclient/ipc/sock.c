@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -55,8 +56,19 @@ int mm_sock_pair(int ret_fds[2])
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_fds) < 0 ? -errno : 0;
 }
 
-int mm_sock_connect(const char *path, int *ret_fd)
+/* Limits how long connect() waits: as long as a send may. 0: no limit. */
+static int sock_limit(int fd, uint64_t timeout_ns)
 {
+	const uint64_t us = MM_MIN(timeout_ns, 86400 * MM_NS_PER_S) / 1000;
+	const struct timeval limit = { .tv_sec = (time_t)(us / 1000000),
+				       .tv_usec = (suseconds_t)(us % 1000000) };
+
+	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0 ? -errno : 0;
+}
+
+int mm_sock_connect(const char *path, uint64_t timeout_ns, int *ret_fd)
+{
+	const uint64_t deadline_ns = mm_deadline_ns(timeout_ns);
 	mm_cleanup(mm_close_fd) int fd = -1;
 	struct sockaddr_un address;
 	int r;
@@ -69,8 +81,17 @@ int mm_sock_connect(const char *path, int *ret_fd)
 	r = sock_new(&fd);
 	if (r)
 		return r;
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-		return -errno;
+	r = sock_limit(fd, MM_MAX(timeout_ns, UINT64_C(1000)));
+	while (!r && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (errno != EINTR)
+			r = -errno;
+		else if (mm_now_ns() >= deadline_ns)
+			r = -EAGAIN;
+	}
+	if (!r)
+		r = sock_limit(fd, 0);
+	if (r)
+		return r;
 	*ret_fd = fd;
 	fd = -1;
 	return 0;
@@ -87,7 +108,7 @@ static int sock_remove_dead(const char *path)
 		return -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -EADDRINUSE;
-	r = mm_sock_connect(path, &fd);
+	r = mm_sock_connect(path, MM_NS_PER_S, &fd);
 	if (r != -ECONNREFUSED)
 		return -EADDRINUSE;
 	return unlink(path) < 0 ? -errno : 0;
@@ -205,13 +226,27 @@ static size_t sock_take_fds(struct msghdr *msg, int *fds, size_t max)
 	return n_fds;
 }
 
-static int sock_recvmsg(int fd, struct msghdr *msg, size_t *ret_len)
+/*
+ * A peer that dies with messages unread resets the connection. The kernel reports that once, before
+ * the messages that the peer had sent; they are still there, and 0 bytes come after the last.
+ */
+static ssize_t sock_read(int fd, struct msghdr *msg, int flags)
 {
+	bool reset = false;
 	ssize_t n;
 
-	do
-		n = recvmsg(fd, msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
+	for (;;) {
+		n = recvmsg(fd, msg, flags | MSG_DONTWAIT);
+		if (n >= 0 || (errno != EINTR && (errno != ECONNRESET || reset)))
+			return n;
+		reset |= errno == ECONNRESET;
+	}
+}
+
+static int sock_recvmsg(int fd, struct msghdr *msg, size_t *ret_len)
+{
+	ssize_t n = sock_read(fd, msg, MSG_CMSG_CLOEXEC);
+
 	if (n < 0) {
 		msg->msg_controllen = 0; /* the kernel wrote nothing: no fd is in there */
 		return -errno;
@@ -279,11 +314,8 @@ static int sock_peek(int fd)
 	char byte;
 	struct iovec iov = { .iov_base = &byte, .iov_len = sizeof(byte) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	ssize_t n;
+	ssize_t n = sock_read(fd, &msg, MSG_PEEK);
 
-	do
-		n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
 	/*
@@ -304,7 +336,6 @@ int mm_sock_recv_clean(int fd, void *buf, size_t cap, size_t *ret_len)
 
 int mm_sock_drain(int fd)
 {
-	bool reset = false;
 	size_t len;
 	char byte;
 	int r;
@@ -313,13 +344,7 @@ int mm_sock_drain(int fd)
 	(void)shutdown(fd, SHUT_RDWR);
 	for (;;) {
 		r = mm_sock_recv_clean(fd, &byte, sizeof(byte), &len);
-		/*
-		 * If the peer closed with messages unread, that error comes once, before the
-		 * messages that the peer sent.
-		 */
-		if (r == -ECONNRESET && !reset)
-			reset = true;
-		else if (r && r != -EMSGSIZE)
+		if (r && r != -EMSGSIZE)
 			return r == -EPERM ? r : 0;
 	}
 }

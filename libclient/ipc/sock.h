@@ -4,7 +4,8 @@
  *
  * Concept:   A message arrives whole or not at all; fds travel with one. No call here blocks,
  *            except mm_sock_wait(). An empty message is never sent, so that "0 bytes" always means
- *            the end of the connection.
+ *            the end of the connection. The end is reported after the last message that the peer
+ *            sent, also if the peer died with messages unread. It may be seen earlier by a send.
  * Ownership: fds passed to mm_sock_send() stay the caller's; those written by mm_sock_recv() become
  *            the caller's. Every fd is created close-on-exec.
  * Threading: any; messages of two senders do not mix.
@@ -43,13 +44,14 @@ int mm_sock_listen(const char *path, mode_t mode, bool refuse_fds, int *ret_fd);
 
 /**
  * mm_sock_connect() - connect to a listening socket
- * @path:   path of that socket
- * @ret_fd: written only on success
+ * @path:       path of that socket
+ * @timeout_ns: how long to wait while its queue of connections is full
+ * @ret_fd:     written only on success
  *
- * Return: 0; -ENOENT, -ECONNREFUSED nothing listens there; -EACCES; -EAGAIN its queue is full;
+ * Return: 0; -ENOENT, -ECONNREFUSED nothing listens there; -EACCES; -EAGAIN its queue stayed full;
  *         -ENAMETOOLONG.
  */
-int mm_sock_connect(const char *path, int *ret_fd);
+int mm_sock_connect(const char *path, uint64_t timeout_ns, int *ret_fd);
 
 /**
  * mm_sock_wait() - wait until a socket is readable, writable or ended

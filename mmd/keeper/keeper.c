@@ -351,15 +351,14 @@ static void core_on_message(struct keeper *k, const struct mm_kmsg *msg, int *fd
 	}
 }
 
-static void keeper_on_core(struct mm_loop_source *source, uint32_t events)
+/* Return: that of the last mm_kchan_recv(). */
+static int core_receive(struct keeper *k, unsigned int max)
 {
-	struct keeper *k = mm_loop_source_owner(source, struct keeper, core_source);
 	struct mm_kmsg msg;
 	int fds[MM_KCHAN_FDS];
 	int r = 0;
 
-	(void)events;
-	for (int i = 0; i < MM_LOOP_BATCH; i++) {
+	for (unsigned int i = 0; i < max; i++) {
 		r = mm_kchan_recv(&k->core, &msg, fds);
 		if (r < 0)
 			break;
@@ -367,6 +366,15 @@ static void keeper_on_core(struct mm_loop_source *source, uint32_t events)
 		for (size_t f = 0; f < MM_KCHAN_FDS; f++)
 			mm_close_fd(&fds[f]);
 	}
+	return r;
+}
+
+static void keeper_on_core(struct mm_loop_source *source, uint32_t events)
+{
+	struct keeper *k = mm_loop_source_owner(source, struct keeper, core_source);
+	int r = core_receive(k, MM_LOOP_BATCH);
+
+	(void)events;
 	if (r < 0 && r != -EAGAIN) {
 		/* core is dead, dying or broken; its death is handled on SIGCHLD. */
 		mm_loop_del(&k->loop, &k->core_source);
@@ -395,6 +403,7 @@ static void core_gone(struct keeper *k, int status)
 	bool orderly = k->stopping && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
 	k->core_pid = 0;
+	core_receive(k, UINT32_MAX); /* its last message may say why it ended */
 	if (!orderly && !k->failed)
 		mm_log(MM_LOG_ERROR, "core.died", "status=%#x", (unsigned int)status);
 	if (!orderly)

@@ -79,8 +79,14 @@ static void load_abandon(struct mm_load *load)
 
 static void load_send(struct mm_load *load, struct mm_lmsg *msg, const int *fds, size_t n_fds)
 {
+	int r;
+
 	msg->magic = MM_PROTO_MAGIC;
-	if (mm_sock_send(load->fd, msg, sizeof(*msg), fds, n_fds) < 0)
+	r = mm_sock_send(load->fd, msg, sizeof(*msg), fds, n_fds);
+	/* A load that is gone may have said why: that is still in the socket. */
+	if (r == -ECONNRESET)
+		load_kill(load);
+	else if (r < 0)
 		load_abandon(load);
 }
 

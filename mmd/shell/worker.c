@@ -129,12 +129,15 @@ void mm_worker_lost(struct mm_pool *pool)
 	mm_pool_down(pool);
 }
 
+static int worker_receive(struct mm_pool *pool, unsigned int max);
+
 void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 {
 	struct mm_worker *w = &pool->worker;
 
 	if (epoch != w->epoch)
 		return;
+	worker_receive(pool, UINT32_MAX); /* its last message may say why it ended */
 	worker_down(pool, "process died");
 	/* A SIGKILL that is not ours is no evidence against the jobs that were running. */
 	if (w->was_up && (w->fault || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)) {
@@ -354,6 +357,8 @@ static void worker_flush(struct mm_pool *pool)
 		if (r == 1)
 			mm_fifo_drop(&w->queue, 1);
 	}
+	if (r == -ECONNRESET)
+		worker_receive(pool, UINT32_MAX);
 	if (r < 0)
 		worker_down(pool, "connection broke");
 }

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -236,6 +237,39 @@ static void test_drain_after_reset(void **state)
 	assert_int_equal(mm_sock_drain(s->fd[1]), -EPERM);
 }
 
+/* A peer that dies with messages unread is read to its end, with the fds that it sent. */
+static void test_last_words(void **state)
+{
+	for (int reader = 0; reader < 3; reader++) {
+		struct sockets *s = *state;
+		int got[1] = { -1 };
+		char buf[16];
+		size_t n = 0, len;
+
+		assert_int_equal(mm_sock_send(s->fd[1], "unread", 7, NULL, 0), 0);
+		assert_int_equal(mm_sock_send(s->fd[0], "one", 4, &s->file, reader == 0), 0);
+		assert_int_equal(mm_sock_send(s->fd[0], "two", 4, NULL, 0), 0);
+		mm_close_fd(&s->fd[0]);
+		for (int i = 0; i < 3; i++) {
+			int r;
+
+			if (reader == 0)
+				r = mm_sock_recv(s->fd[1], buf, sizeof(buf), got, 1, &n, &len);
+			else if (reader == 1)
+				r = mm_sock_recv_nofds(s->fd[1], buf, sizeof(buf), &len);
+			else
+				r = mm_sock_recv_clean(s->fd[1], buf, sizeof(buf), &len);
+			assert_int_equal(r, i < 2 ? 0 : -ECONNRESET);
+			if (i < 2)
+				assert_string_equal(buf, i ? "two" : "one");
+			assert_int_equal(n, reader == 0 && i == 0);
+			close_all(got, n);
+		}
+		mm_close_fd(&s->fd[1]);
+		assert_int_equal(mm_sock_pair(s->fd), 0);
+	}
+}
+
 static void test_listener_refuses(void **state)
 {
 	struct sockets *s = *state;
@@ -252,7 +286,7 @@ static void test_listener_refuses(void **state)
 		int r;
 
 		assert_int_equal(mm_sock_listen(path, 0600, refuse, &listener), 0);
-		assert_int_equal(mm_sock_connect(path, &client), 0);
+		assert_int_equal(mm_sock_connect(path, MM_NS_PER_S, &client), 0);
 		r = mm_sock_send(client, "fd", 3, &s->file, 1); /* before it is accepted */
 		server = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		assert_true(server >= 0);
@@ -300,17 +334,17 @@ static void test_listen(void **state)
 	(void)s;
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/sock", dir);
-	assert_int_equal(mm_sock_connect(path, &client), -ENOENT);
+	assert_int_equal(mm_sock_connect(path, MM_NS_PER_S, &client), -ENOENT);
 	assert_int_equal(mm_sock_listen(path, 0600, false, &listener), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	assert_int_equal(mm_sock_connect(path, &client), 0);
+	assert_int_equal(mm_sock_connect(path, MM_NS_PER_S, &client), 0);
 	assert_int_equal(mm_sock_listen(path, 0600, false, &other), -EADDRINUSE);
 	mm_close_fd(&listener); /* as after kill -9: the file stays */
 	mm_close_fd(&client);
-	assert_int_equal(mm_sock_connect(path, &client), -ECONNREFUSED);
+	assert_int_equal(mm_sock_connect(path, MM_NS_PER_S, &client), -ECONNREFUSED);
 	assert_int_equal(mm_sock_listen(path, 0666, false, &other), 0);
-	assert_int_equal(mm_sock_connect(path, &client), 0);
+	assert_int_equal(mm_sock_connect(path, MM_NS_PER_S, &client), 0);
 	unlink(path);
 	assert_int_equal(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)), 0);
 	assert_int_equal(mm_sock_listen(path, 0600, false, &listener),
@@ -320,7 +354,34 @@ static void test_listen(void **state)
 	memset(longer, 'x', sizeof(longer) - 1);
 	longer[sizeof(longer) - 1] = 0;
 	assert_int_equal(mm_sock_listen(longer, 0600, false, &listener), -ENAMETOOLONG);
-	assert_int_equal(mm_sock_connect(longer, &client), -ENAMETOOLONG);
+	assert_int_equal(mm_sock_connect(longer, MM_NS_PER_S, &client), -ENAMETOOLONG);
+}
+
+/* A socket whose queue is full is waited for no longer than the caller wants. */
+static void test_connect_to_full_queue(void **state)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	char dir[] = "/tmp/mm-sock-XXXXXX";
+	mm_cleanup(mm_close_fd) int listener = -1;
+	int fds[64], n = 0, r = 0;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock", dir);
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_true(listener >= 0);
+	assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(listener, 0), 0);
+	while (!r && n < (int)MM_ARRAY_SIZE(fds)) {
+		r = mm_sock_connect(address.sun_path, 10 * MM_NS_PER_MS, &fds[n]);
+		n += !r;
+	}
+	assert_int_equal(r, -EAGAIN);
+	assert_true(n > 0);
+	while (n > 0)
+		close(fds[--n]);
+	assert_int_equal(unlink(address.sun_path), 0);
+	assert_int_equal(rmdir(dir), 0);
 }
 
 int main(void)
@@ -334,9 +395,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fds_left_where_they_are, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_drain_after_reset, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_last_words, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_listener_refuses, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_doorbell_and_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_listen, setup, teardown),
+		cmocka_unit_test(test_connect_to_full_queue),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -298,6 +298,7 @@ static int load_reap(struct load *load)
 static void test_deaths(void **state)
 {
 	struct load load;
+	int status;
 
 	(void)state;
 	model_write(llama, MM_ARRAY_SIZE(llama), 0);
@@ -315,6 +316,19 @@ static void test_deaths(void **state)
 	assert_int_equal(load.ident.op, MM_L_DONE);
 	assert_int_equal(load.ident.result, -ECONNRESET);
 	assert_int_equal(load_reap(&load), 1);
+	load_done(&load);
+	/* Load ends with a message of core unread: its own last one is read all the same. */
+	start_and_hear(&load);
+	assert_int_equal(kill(load.pid, SIGSTOP), 0); /* it must not end between the two */
+	assert_int_equal(waitpid(load.pid, &status, WUNTRACED), load.pid);
+	assert_true(WIFSTOPPED(status));
+	load_answer(&load, MM_L_REFUSE, -EDQUOT, "over the budget");
+	load_answer(&load, MM_L_REFUSE, -EDQUOT, "said twice");
+	assert_int_equal(kill(load.pid, SIGCONT), 0);
+	assert_int_equal(load_reap(&load), 1);
+	assert_true(load_receive(&load));
+	assert_int_equal(load.ident.op, MM_L_DONE);
+	assert_int_equal(load.ident.result, -EDQUOT);
 	load_done(&load);
 	/* Core leaves, and the tenant gets a refusal. */
 	start_and_hear(&load);
