@@ -388,7 +388,7 @@ static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
 		if (waited || !holder_may_end(&holder))
 			break;
 	}
-	mm_log(MM_LOG_WARN, "device.claimed",
+	mm_log(MM_LOG_WARN, "device.name_taken",
 	       "uuid=%s holder=\"%s\" meaning=\"the lock is ours: the claim is passed over\"",
 	       lock->uuid, who);
 	return 0;

@@ -496,7 +496,7 @@ static int load_seal(struct mm_load *load)
 
 	if (!wrong)
 		return 0;
-	mm_log(MM_LOG_ERROR, "load.lied", "load=%" PRIu64 " reason=\"%s\"", load->id, wrong);
+	mm_log(MM_LOG_ERROR, "load.invalid", "load=%" PRIu64 " reason=\"%s\"", load->id, wrong);
 	return -EBADMSG;
 }
 

@@ -559,7 +559,7 @@ static void tenant_on_failed(struct mm_pool *pool, const struct mm_xmsg *msg)
 
 	if (!s || s->pool != pool || msg->id > UINT32_MAX)
 		return;
-	mm_session_log(s, MM_LOG_ERROR, "tenant.unserved",
+	mm_session_log(s, MM_LOG_ERROR, "tenant.unreadable",
 		       "tenant=%u name=%s error=\"%s\" reason=\"%s\"", s->tenant, s->name,
 		       strerror(msg->result < 0 && msg->result > -4096 ? -msg->result : EIO),
 		       msg->text);

@@ -498,7 +498,7 @@ static void xfer_tear_down(struct mm_xfer *x)
 static bool xfer_close_all(struct mm_xfer *x)
 {
 	if (!mm_xwatch_done(&x->watch)) {
-		mm_log(MM_LOG_WARN, "xfer.left", "reason=\"NVML does not answer\"");
+		mm_log(MM_LOG_WARN, "health.hung", "reason=\"NVML does not answer\"");
 		return false;
 	}
 	mm_xdev_close(&x->dev);

@@ -68,20 +68,21 @@ void mm_xwatch_open(struct mm_xwatch *watch, const struct mm_xdev *dev)
 	const char *why;
 
 	if (mm_nvml_open(&dev->gpu, &watch->nvml, err, sizeof(err)) < 0) {
-		mm_log(MM_LOG_WARN, "xfer.blind",
+		mm_log(MM_LOG_WARN, "health.unavailable",
 		       "unseen=\"Xids, ECC errors, memory of others\" reason=\"%s\"", err);
 		return;
 	}
 	watch->found = mm_nvml_find(&watch->nvml, &dev->uuid, &watch->facts) == 0;
 	if (!watch->found) {
-		mm_log(MM_LOG_WARN, "xfer.blind",
+		mm_log(MM_LOG_WARN, "health.unavailable",
 		       "unseen=\"Xids, ECC errors, memory of others\" reason=\"NVML does not show "
 		       "the device\"");
 		return;
 	}
 	why = watch_register_events(watch);
 	if (why)
-		mm_log(MM_LOG_WARN, "xfer.blind", "unseen=\"Xids, ECC errors\" reason=\"%s\"", why);
+		mm_log(MM_LOG_WARN, "health.unavailable",
+		       "unseen=\"Xids, ECC errors\" reason=\"%s\"", why);
 }
 
 /* ---- looking ---- */
@@ -289,7 +290,7 @@ void mm_xwatch_start(struct mm_xwatch *watch)
 	if (!watch->found)
 		return;
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0) {
-		mm_log(MM_LOG_WARN, "xfer.blind", "reason=\"%s\"", strerror(errno));
+		mm_log(MM_LOG_WARN, "health.unavailable", "reason=\"%s\"", strerror(errno));
 		return;
 	}
 	watch->read_fd = fds[0];
@@ -300,7 +301,7 @@ void mm_xwatch_start(struct mm_xwatch *watch)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	watch->running = r == 0;
 	if (r)
-		mm_log(MM_LOG_WARN, "xfer.blind", "reason=\"%s\"", strerror(r));
+		mm_log(MM_LOG_WARN, "health.unavailable", "reason=\"%s\"", strerror(r));
 }
 
 bool mm_xwatch_next(struct mm_xwatch *watch, struct mm_xmsg *ret_msg)

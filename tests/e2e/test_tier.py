@@ -321,7 +321,7 @@ def test_spool_dies(root, start, serve, model_dirs, disk):
     d.ctl("plan", "set", "bad", "--layers", 3)
     bad.go()
     assert bad.process.wait(limit(60)) != 0
-    for words in ("tenant.unserved", "cannot be read from --store-dir"):
+    for words in ("tenant.unreadable", "cannot be read from --store-dir"):
         wait_until(lambda: words in d.log.read_text(), 60, f"the log to say {words}")
     assert memory.go().tokens() == want[0]
 

@@ -257,7 +257,7 @@ class Smoke(unittest.TestCase):
             self.mmd.send_signal(signal.SIGTERM)
             code, errors = self.ends(self.mmd)
             self.assertEqual(code, 0, errors)
-            self.assertRegex(errors, rf"event=device.claimed .*holder=\"uid {OTHER_UID}; ")
+            self.assertRegex(errors, rf"event=device.name_taken .*holder=\"uid {OTHER_UID}; ")
 
     def test_fds_passed_to_the_claim(self):
         """A lingering socket that was passed to the claim must not delay mmd's end."""
