@@ -16,17 +16,6 @@
 #include "mmd/spool/spool.h"
 #include "mmd/xfer/xfer.h"
 
-#define EXIT_USAGE 2
-
-static void options_help(void)
-{
-	printf("Usage: mmd [--config FILE] [FLAG VALUE]...\n"
-	       "Owns the pages of GPUs and lends them to LLM serving engines.\n\n"
-	       "  --config FILE            JSON object whose keys are the flags below\n");
-	mm_config_help(stdout);
-	printf("  -h, --help, --version\n\nSizes: 65536, 512M, 2G. A flag beats the file.\n");
-}
-
 /* The most that systems allow by default. */
 #define FILES_WANTED (UINT64_C(1) << 20)
 
@@ -113,22 +102,15 @@ static int role_run(const struct mm_config *config)
 int main(int argc, char **argv)
 {
 	static struct mm_config config;
-	char error[MM_CONFIG_ERROR_BYTES];
-	int r = mm_config_from_args(argc, argv, &config, error);
+	char error[MM_OPT_ERROR_BYTES];
+	struct mm_opt_line line;
+	const int status = mm_opt_main(&mm_config_program, argc, argv, &config, &line);
 
-	if (r == MM_CONFIG_HELP) {
-		options_help();
-		return 0;
-	}
-	if (r == MM_CONFIG_VERSION) {
-		printf("mmd %s\n", MM_VERSION);
-		return 0;
-	}
-	if (r < 0) {
-		fprintf(stderr, "mmd: %s\n", error);
-		return EXIT_USAGE;
-	}
+	if (status >= 0)
+		return status;
+	if (mm_config_check(&config, error) < 0)
+		return mm_opt_refuse(&mm_config_program, 0, "%s", error);
 	if (streams_open() < 0)
-		return 1;
+		return MM_EXIT_FAILED;
 	return role_run(&config);
 }

@@ -175,8 +175,8 @@ struct mm_xfacts {
 	uint32_t reserved;
 };
 
-/* Stands for a default by device; it is the largest size that --headroom takes. */
-#define MM_HEADROOM_BY_DEVICE (UINT64_C(1) << 50)
+/* Stands for a default by device; no size that --headroom takes is so large. */
+#define MM_HEADROOM_BY_DEVICE UINT64_MAX
 
 struct mm_xmsg {
 	uint32_t magic;

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/support/json.h"
+#include "libclient/support/options.h"
 #include "libclient/support/size.h"
 #include "mmd/core/core.h"
 
@@ -110,7 +112,7 @@ static int field_set_text(const struct account_field *f, struct mm_account_confi
 	if (!text ||
 	    !(f->type == TYPE_NAME ? account_name_is_valid(text) : cgroup_path_is_valid(text)))
 		return accounts_fail(
-			error, "%s: want %s", f->key,
+			error, "%s: is not %s", f->key,
 			f->type == TYPE_NAME
 				? "1 to 31 letters, digits, '-', '_' and '.'"
 				: "an absolute path below the cgroup root, without '/' at its end");
@@ -122,12 +124,12 @@ static int field_set_size(const struct account_field *f, const json_t *value, ui
 			  char *error)
 {
 	const char *text = json_string_value(value);
-	uint64_t bytes = (uint64_t)json_integer_value(value);
+	uint64_t bytes;
 
 	if (text ? mm_size_parse(text, &bytes) != 0
-		 : !json_is_integer(value) || json_integer_value(value) < 0)
-		return accounts_fail(error, "%s: want a size, as a number or as \"512M\" or \"2G\"",
-				     f->key);
+		 : !mm_json_is_whole(value, 0, INT64_MAX, &bytes))
+		return accounts_fail(
+			error, "%s: is not a size, as a number or as \"512M\" or \"2G\"", f->key);
 	if (bytes > SIZE_MAX_BYTES)
 		return accounts_fail(error, "%s: more than %" PRIu64 " bytes", f->key,
 				     SIZE_MAX_BYTES);
@@ -138,22 +140,19 @@ static int field_set_size(const struct account_field *f, const json_t *value, ui
 static int field_set_number(const struct account_field *f, const json_t *value, uint64_t *to,
 			    char *error)
 {
-	json_int_t number = json_integer_value(value);
-
-	if (!json_is_integer(value) || number < (json_int_t)f->min || (uint64_t)number > f->max)
-		return accounts_fail(error, "%s: want a number, %" PRIu64 " to %" PRIu64, f->key,
+	if (!mm_json_is_whole(value, f->min, f->max, to))
+		return accounts_fail(error, "%s: is not a number, %" PRIu64 " to %" PRIu64, f->key,
 				     f->min, f->max);
-	*to = (uint64_t)number;
 	return 0;
 }
 
 static int field_set_id(const struct account_field *f, const json_t *value, uint32_t *to,
 			char *error)
 {
-	json_int_t number = json_integer_value(value);
+	uint64_t number;
 
-	if (!json_is_integer(value) || number < 0 || number >= UINT32_MAX)
-		return accounts_fail(error, "%s: want a number, 0 to %u", f->key, UINT32_MAX - 1);
+	if (!mm_json_is_whole(value, 0, UINT32_MAX - 1, &number))
+		return accounts_fail(error, "%s: is not a number, 0 to %u", f->key, UINT32_MAX - 1);
 	*to = (uint32_t)number;
 	return 0;
 }
@@ -178,7 +177,7 @@ static int field_set_value(const struct account_field *f, struct mm_account_conf
 		break;
 	}
 	if (!word || !mm_on_timeout_parse(word, (uint64_t *)(void *)to))
-		return accounts_fail(error, "%s: want \"kill\" or \"quarantine\"", f->key);
+		return accounts_fail(error, "%s: is not \"kill\" or \"quarantine\"", f->key);
 	return 0;
 }
 
@@ -193,6 +192,17 @@ static const struct account_field *field_find(const char *key)
 	return NULL;
 }
 
+static int field_unknown(const char *key, char *error)
+{
+	struct mm_opt_near near = { .word = key, .bytes = strlen(key) };
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(fields); i++)
+		mm_opt_near_offer(&near, fields[i].key);
+	return accounts_fail(error, "unknown key '%.64s'%s%s%s", key,
+			     near.best ? "; did you mean " : "", near.best ? near.best : "",
+			     near.best ? "?" : "");
+}
+
 static int keys_parse(const json_t *json, struct mm_account_config *a, char *error)
 {
 	const struct account_field *f;
@@ -203,7 +213,7 @@ static int keys_parse(const json_t *json, struct mm_account_config *a, char *err
 	json_object_foreach((json_t *)(uintptr_t)json, key, value) {
 		f = field_find(key);
 		if (!f)
-			return accounts_fail(error, "unknown key '%.64s'", key);
+			return field_unknown(key, error);
 		if (f->by && a->by)
 			return accounts_fail(error, "more than one of cgroup, uid and gid");
 		r = field_set_value(f, a, value, error);
@@ -255,15 +265,14 @@ static int account_parse(const json_t *json, struct mm_accounts *accounts, char 
 	int r;
 
 	if (!json_is_object(json))
-		return accounts_fail(error, "accounts: number %u is no object", accounts->n + 1);
+		return accounts_fail(error, "number %u is no object", accounts->n + 1);
 	r = keys_parse(json, &a, why);
 	if (r == 0)
 		r = unique_check(accounts, &a, why);
 	if (r < 0 && a.name[0])
-		return accounts_fail(error, "accounts: '%s': %.*s", a.name,
-				     MM_ACCOUNT_ERROR_BYTES - 64, why);
+		return accounts_fail(error, "'%s': %.*s", a.name, MM_ACCOUNT_ERROR_BYTES - 64, why);
 	if (r < 0)
-		return accounts_fail(error, "accounts: number %u: %.*s", accounts->n + 1,
+		return accounts_fail(error, "number %u: %.*s", accounts->n + 1,
 				     MM_ACCOUNT_ERROR_BYTES - 64, why);
 	accounts->account[accounts->n++] = a;
 	return 0;
@@ -279,7 +288,7 @@ int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error)
 	int r;
 
 	if (!json_is_array(json) || json_array_size(json) > MM_ACCOUNTS_NAMED_MAX)
-		return accounts_fail(error, "accounts: want a list of at most %d objects",
+		return accounts_fail(error, "not a list of at most %d objects",
 				     MM_ACCOUNTS_NAMED_MAX);
 	json_array_foreach(json, i, account) {
 		r = account_parse(account, &accounts, error);
@@ -290,18 +299,13 @@ int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error)
 	return 0;
 }
 
-static void accounts_json_done(json_t **json)
-{
-	json_decref(*json);
-}
-
 int mm_accounts_parse_text(const char *text, struct mm_accounts *ret, char *error)
 {
 	json_error_t e;
-	mm_cleanup(accounts_json_done) json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+	mm_cleanup(mm_json_done) json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &e);
 
 	if (!json)
-		return accounts_fail(error, "accounts: column %d: %.100s", e.column, e.text);
+		return accounts_fail(error, "column %d: %.100s", e.column, e.text);
 	return mm_accounts_parse(json, ret, error);
 }
 
@@ -328,7 +332,7 @@ static json_t *value_format(const struct account_field *f, const struct mm_accou
 
 char *mm_accounts_format(const struct mm_accounts *accounts)
 {
-	mm_cleanup(accounts_json_done) json_t *list = json_array();
+	mm_cleanup(mm_json_done) json_t *list = json_array();
 
 	for (uint32_t i = 0; i < accounts->n; i++) {
 		json_t *account = json_object();
@@ -337,7 +341,7 @@ char *mm_accounts_format(const struct mm_accounts *accounts)
 			json_t *value = value_format(&fields[k], &accounts->account[i]);
 
 			if (value)
-				json_object_set_new(account, fields[k].key, value);
+				mm_json_put(account, fields[k].key, value);
 		}
 		json_array_append_new(list, account);
 	}

@@ -2,21 +2,23 @@
 /*
  * config - the operator's settings, from the command line and a JSON file
  *
- * Concept:    One table of options: each is a flag `--name VALUE` and a key "name" of the file. A
- *             flag takes precedence over the file. An option that can differ between devices is a
- *             list: one value for all, or one for each device in the order of `device`; the file
- *             may also set it per device, in "devices". keeper parses once; the other roles get the
- *             outcome as flags, so a file that changes while mmd runs cannot make roles disagree.
+ * Concept:    One table of options (libclient/support/options.h): each is an option of the command
+ *             line and a key of the file, over which the command line takes precedence. An option
+ *             that can differ between devices is a list: one value for all, or one for each device
+ *             in the order of `device`; the file may also set it per device, in "devices". keeper
+ *             parses once; the other roles get the outcome as options, so a file that changes while
+ *             mmd runs cannot make roles disagree.
  * Ownership:  plain struct, no pointers into argv.
  * Threading:  none of its own.
- * Errors:     one sentence that names the flag or key, where it stood, and what would be right.
+ * Errors:     one sentence that names the option or key, where it stood, and what would be right.
  */
 #pragma once
 
 #include <stdint.h>
-#include <stdio.h>
 
+#include "libclient/support/options.h"
 #include "mm/abi.h"
+#include "mmd/core/core.h"
 #include "mmd/common/log.h"
 #include "mmd/common/proto.h"
 #include "mmd/config/accounts.h"
@@ -24,11 +26,10 @@
 
 /* For the directory; with a socket's name a path may have 108 bytes. */
 #define MM_CONFIG_PATH_BYTES      80
-#define MM_CONFIG_ERROR_BYTES     320
+#define MM_CONFIG_ERROR_BYTES     MM_OPT_ERROR_BYTES
 #define MM_CONFIG_STORE_DIR_BYTES 256
 #define MM_CONFIG_ARGS_MAX        40
 #define MM_NUMA_BY_DEVICE         UINT64_MAX
-#define MM_IDLE_MS                300000 /* default of --idle-timeout */
 
 /* Values by device. */
 struct mm_config_list {
@@ -54,8 +55,8 @@ struct mm_config {
 	uint64_t turn_priority_max;           /* likewise */
 	uint64_t on_timeout; /* enum mm_on_timeout, of an account that is not named */
 	struct mm_accounts accounts;
-	uint64_t ask_ms, stop_ms;          /* deadlines of the ladder; 0 = default */
-	uint64_t kill_max, kill_window_ms; /* bounds of its breaker; 0 = default */
+	uint64_t reclaim_timeout_ms, stop_ms; /* deadlines of the ladder; 0 = default */
+	uint64_t kill_max, kill_window_ms;    /* bounds of its breaker; 0 = default */
 	uint64_t idle_ms;              /* time to load a model or declare KV memory; 0 = no limit */
 	uint64_t host_store_max_bytes; /* 0 = no limit */
 	/* Directory for stores that exceed host_store_max_bytes; "" = none. */
@@ -76,21 +77,20 @@ struct mm_config {
 	uint64_t role;        /* 0 = keeper, else enum mm_role */
 };
 
-enum mm_config_outcome { MM_CONFIG_RUN, MM_CONFIG_HELP, MM_CONFIG_VERSION };
+/* The command line of mmd; the struct that it fills is struct mm_config, all zero before. */
+extern const struct mm_opt_program mm_config_program;
 
 /**
- * mm_config_from_args() - read flags and the file that they name
- * @argc:       of main
- * @argv:       of main
- * @ret_config: written only on success
- * @error:      MM_CONFIG_ERROR_BYTES: the sentence on failure
+ * mm_config_check() - complete and check what mm_config_program has read
+ * @config: its directory is filled in if no option named one
+ * @error:  MM_CONFIG_ERROR_BYTES: the sentence on failure
  *
- * Return: MM_CONFIG_RUN; MM_CONFIG_HELP or _VERSION when asked for (config untouched); -EINVAL.
+ * Return: 0; -EINVAL.
  */
-int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, char *error);
+int mm_config_check(struct mm_config *config, char *error);
 
 /**
- * mm_config_args() - the settings as flags for another role
+ * mm_config_args() - the settings as options for another role
  * @config:  any
  * @role:    to run
  * @ret_argv: MM_CONFIG_ARGS_MAX pointers, NULL-terminated; free with mm_config_args_free()
@@ -116,9 +116,6 @@ uint64_t mm_config_stage_bytes(const struct mm_config *config);
 
 /* Copies the settings, with the lists reduced to those of one device. */
 void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_config *ret_config);
-
-/* Prints one line per option, for --help. */
-void mm_config_help(FILE *out);
 
 const char *mm_policy_name(enum mm_policy policy);
 /* The value's name as --hugepages takes it. */

@@ -2,6 +2,7 @@
 #include "mmd/config/tune.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,8 +71,8 @@ static int tune_value_parse(const struct mm_knob *k, const char *text, size_t by
 
 	text_shown(text, bytes, shown);
 	if (r < 0)
-		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: '%s' is no %s", k->name, shown,
-			 k->names ? k->arg : "number");
+		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: '%s' is %s%s", k->name, shown,
+			 k->names ? "none of: " : "no number", k->names ? k->arg : "");
 	if (r == 0 && !k->names && (value < k->min || value > k->max)) {
 		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: %s is not within %llu to %llu", k->name,
 			 shown, (unsigned long long)k->min, (unsigned long long)k->max);
@@ -80,6 +81,19 @@ static int tune_value_parse(const struct mm_knob *k, const char *text, size_t by
 	if (r == 0)
 		mm_knob_set(k, value, opts);
 	return r;
+}
+
+static int knob_unknown(const char *name, size_t bytes, const char *shown, char *error)
+{
+	struct mm_opt_near near = { .word = name, .bytes = bytes };
+	const struct mm_knob *k;
+
+	for (uint32_t i = 0; (k = mm_knob_at(i)); i++)
+		mm_opt_near_offer(&near, k->name);
+	snprintf(error, MM_TUNE_ERROR_BYTES, "'%s': no such knob%s%s%s", shown,
+		 near.best ? "; did you mean " : "", near.best ? near.best : "",
+		 near.best ? "?" : "");
+	return -EINVAL;
 }
 
 static int tune_pair_parse(const char *pair, size_t bytes, struct mm_core_opts *opts,
@@ -94,10 +108,8 @@ static int tune_pair_parse(const char *pair, size_t bytes, struct mm_core_opts *
 
 	static_assert(MM_KNOBS_MAX <= 64, "@seen has a bit for each");
 	text_shown(pair, name_bytes, name);
-	if (!k) {
-		snprintf(error, MM_TUNE_ERROR_BYTES, "'%s': no such knob", name);
-		return -EINVAL;
-	}
+	if (!k)
+		return knob_unknown(pair, name_bytes, name, error);
 	if (!equals) {
 		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: needs a value: %s=%s", name, k->name,
 			 k->arg);
@@ -134,4 +146,28 @@ int mm_tune_parse(const char *text, struct mm_core_opts *opts, char *error)
 	if (r == 0)
 		*opts = to;
 	return r;
+}
+
+const struct mm_opt *mm_tune_opts(void)
+{
+	static struct mm_opt opts[MM_KNOBS_MAX + 1];
+	static char presets[MM_KNOBS_MAX][VALUE_BYTES];
+	const struct mm_knob *k;
+
+	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
+		if (k->names)
+			snprintf(presets[i], VALUE_BYTES, "%s", k->names[k->fallback - 1]);
+		else
+			snprintf(presets[i], VALUE_BYTES, "%" PRIu64, k->fallback);
+		opts[i] = (struct mm_opt){
+			.name = k->name,
+			.value = k->arg,
+			.help = k->help,
+			.type = k->names ? MM_OPT_CHOICE : MM_OPT_NUMBER,
+			.preset = presets[i],
+			.min = k->min,
+			.max = k->max,
+		};
+	}
+	return opts;
 }

@@ -33,7 +33,8 @@ static void opts_set_defaults(struct mm_core_opts *o)
 	o->turn_quantum_max_ns =
 		o->turn_quantum_max_ns ? o->turn_quantum_max_ns : MM_TURN_QUANTUM_BOUND_NS;
 	o->revoke_ns = o->revoke_ns ? o->revoke_ns : MM_REVOKE_NS;
-	o->ask_ns = o->ask_ns ? o->ask_ns : MM_ASK_TIMEOUT_NS;
+	o->reclaim_timeout_ns =
+		o->reclaim_timeout_ns ? o->reclaim_timeout_ns : MM_RECLAIM_TIMEOUT_NS;
 	o->stop_ns = o->stop_ns ? o->stop_ns : MM_STOP_NS;
 	o->kill_window_ns = o->kill_window_ns ? o->kill_window_ns : MM_KILL_WINDOW_NS;
 	o->kill_max = o->kill_max ? o->kill_max : MM_KILL_MAX;

@@ -100,7 +100,7 @@ struct mm_core_opts {
 	/* The ladder; 0 = the default in knobs.h. */
 	uint64_t revoke_ns; /* from the end of a connection until on_timeout applies */
 	/* time that a tenant has to give what its account must give, until on_timeout applies */
-	uint64_t ask_ns;
+	uint64_t reclaim_timeout_ns;
 	uint64_t stop_ns; /* further time for a process that is stopped, traced or frozen */
 	uint64_t kill_window_ns;
 	uint32_t kill_max; /* kills within the window; up to MM_KILLS_MAX */

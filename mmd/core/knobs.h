@@ -29,7 +29,7 @@
 #define MM_AHEAD_NS           (300 * MM_NS_PER_MS)
 #define MM_RECLAIM_NS         (200 * MM_NS_PER_MS)
 #define MM_REVOKE_NS          (2 * MM_NS_PER_S)
-#define MM_ASK_TIMEOUT_NS     (10 * MM_NS_PER_S)
+#define MM_RECLAIM_TIMEOUT_NS (10 * MM_NS_PER_S)
 #define MM_STOP_NS            (60 * MM_NS_PER_S)
 #define MM_KILL_WINDOW_NS     (60 * MM_NS_PER_S)
 #define MM_KILL_MAX           8

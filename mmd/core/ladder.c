@@ -27,7 +27,7 @@ static void tenant_reclaim_chunks(struct mm_core *c, struct mm_c_tenant *t, uint
 {
 	uint64_t chunks = MM_MIN(mm_div_up(pages, t->kv.chunk_pages), t->kv.held);
 
-	mm_c_kv_reclaim_until(c, t, (uint32_t)chunks, c->now_ns + c->opts.ask_ns);
+	mm_c_kv_reclaim_until(c, t, (uint32_t)chunks, c->now_ns + c->opts.reclaim_timeout_ns);
 }
 
 static bool tenant_must_give(struct mm_core *c, const struct mm_c_tenant *t)
@@ -64,7 +64,7 @@ static uint64_t *tenant_deadline_of(struct mm_c_tenant *t)
 
 static uint64_t tenant_time_allowed(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->life == MM_LIFE_LIVE ? c->opts.ask_ns : c->opts.revoke_ns;
+	return t->life == MM_LIFE_LIVE ? c->opts.reclaim_timeout_ns : c->opts.revoke_ns;
 }
 
 static bool tenant_has_deadline(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -106,7 +106,7 @@ static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)
 			return;
 		}
 		if (!t->reclaim_deadline_ns)
-			t->reclaim_deadline_ns = c->now_ns + c->opts.ask_ns;
+			t->reclaim_deadline_ns = c->now_ns + c->opts.reclaim_timeout_ns;
 	}
 	if (!tenant_has_deadline(c, t) || t->stopped_check_due || !c->xfer_up || c->now_ns < *until)
 		return;

@@ -72,7 +72,7 @@ int mm_pool_device(struct mm_pool *pool)
 		.on_timeout = (enum mm_on_timeout)c->on_timeout,
 		.turn_quantum_max_ns = c->turn_quantum_max_ms * MM_NS_PER_MS,
 		.turn_priority_max = (uint32_t)c->turn_priority_max,
-		.ask_ns = c->ask_ms * MM_NS_PER_MS,
+		.reclaim_timeout_ns = c->reclaim_timeout_ms * MM_NS_PER_MS,
 		.stop_ns = c->stop_ms * MM_NS_PER_MS,
 		.kill_max = (uint32_t)c->kill_max,
 		.kill_window_ns = c->kill_window_ms * MM_NS_PER_MS,

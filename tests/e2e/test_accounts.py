@@ -524,7 +524,7 @@ def test_a_min_is_there(start):
 def test_a_stopped_tenant(start, serve, root, model_dirs, on_timeout):
     """It is asked for pages and cannot answer; honest tenants say the same as ever meanwhile."""
     d = start_with(start, two_groups(on_timeout=on_timeout),
-                   extra=["--ask-timeout", "500", "--stop-timeout", "1000"])
+                   extra=["--reclaim-timeout", "500", "--stop-timeout", "1000"])
     requests = make_requests(root / "r", 8)
     want = plain_tokens(root, model_dirs[0], requests)
     ready = os.pipe()

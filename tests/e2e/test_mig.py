@@ -115,8 +115,8 @@ def test_no_such_uuid(root, by, mig, says):
 
 
 @pytest.mark.parametrize("by, says", [
-    (["0", "GPU-0011"], "some by UUID"), (["GPU-0011", "gpu-0011"], "not a number"),
-    (["GPU-0a", "GPU-0A"], "twice"), (["GPU-"], "not a number"), (["MIG-00/1"], "not a number")])
+    (["0", "GPU-0011"], "some by UUID"), (["GPU-0011", "gpu-0011"], "nor a UUID"),
+    (["GPU-0a", "GPU-0A"], "twice"), (["GPU-"], "nor a UUID"), (["MIG-00/1"], "nor a UUID")])
 def test_bad_flag(root, by, says):
     code, errors = refused(Named(root, by=by))
     assert code == 2 and says in errors, errors

@@ -108,7 +108,7 @@ struct mm_core_opts h_opts(struct world *w)
 		.change_ns = MM_NS_PER_MS / 10,
 		.reclaim_ns = 20 * MM_NS_PER_MS,
 		.revoke_ns = 200 * MM_NS_PER_MS,
-		.ask_ns = 100 * MM_NS_PER_MS,
+		.reclaim_timeout_ns = 100 * MM_NS_PER_MS,
 		.stop_ns = 400 * MM_NS_PER_MS,
 		.kill_window_ns = MM_NS_PER_S,
 	};

@@ -51,6 +51,20 @@ static void test_sizes(void **state)
 	}
 }
 
+/* Writes @config only on success, as a daemon starts only then. */
+static int parse_words(int argc, char **argv, struct mm_config *config, char *error)
+{
+	struct mm_config read = { 0 };
+	struct mm_opt_line line;
+	int r = mm_opt_parse(&mm_config_program, argc, argv, &read, &line, error);
+
+	if (r == MM_OPT_RUN)
+		r = mm_config_check(&read, error);
+	if (r == MM_OPT_RUN)
+		*config = read;
+	return r;
+}
+
 static int parse(const char *const *words, struct mm_config *config, char *error)
 {
 	char *argv[WORDS_MAX + 2] = { (char *)(uintptr_t) "mmd" };
@@ -58,7 +72,7 @@ static int parse(const char *const *words, struct mm_config *config, char *error
 
 	for (; words[argc - 1]; argc++)
 		argv[argc] = (char *)(uintptr_t)words[argc - 1];
-	return mm_config_from_args(argc, argv, config, error);
+	return parse_words(argc, argv, config, error);
 }
 
 static const struct {
@@ -68,8 +82,14 @@ static const struct {
 	{ { "--frobnicate", "1" }, "--frobnicate" },
 	{ { "--frobnicate=1" }, "--frobnicate" },
 	{ { "extra" }, "extra" },
-	{ { "--" }, "--" },
 	{ { "--pool" }, "--pool" },
+	{ { "--pol", "8M" }, "did you mean --pool?" },
+	{ { "--policy", "remaq" }, "did you mean remap?" },
+	{ { "--ask-timeout", "8" }, "--ask-timeout is now --reclaim-timeout" },
+	{ { "--headroom", "1025T" }, "--headroom" },
+	{ { "--headroom", "by" }, "auto" },
+	{ { "--controller", "dwel-ms=5" }, "did you mean dwell-ms?" },
+	{ { "--accounts", "[{\"nam\":\"x\"}]" }, "did you mean name?" },
 	{ { "--pool", "many" }, "many" },
 	{ { "--pool", "0" }, "--pool" },
 	{ { "--page", "3" }, "--page" },
@@ -128,7 +148,7 @@ static void test_accepted(void **state)
 	char error[MM_CONFIG_ERROR_BYTES] = "";
 
 	(void)state;
-	assert_int_equal(parse(words, &config, error), MM_CONFIG_RUN);
+	assert_int_equal(parse(words, &config, error), MM_OPT_RUN);
 	assert_string_equal(config.dir, "/tmp/x");
 	assert_int_equal(mm_config_at(&config.pool_bytes, 0), UINT64_C(2) << 30);
 	assert_int_equal(mm_config_at(&config.page_bytes, 0), 65536);
@@ -136,9 +156,39 @@ static void test_accepted(void **state)
 	assert_int_equal(mm_config_devices(&config), 1);
 	assert_int_equal(mm_config_at(&config.device, 0), 3);
 	assert_int_equal(config.role, 0);
-	assert_int_equal(parse((const char *[]){ "--help", NULL }, &config, error), MM_CONFIG_HELP);
+	assert_int_equal(parse((const char *[]){ "--help", NULL }, &config, error), MM_OPT_HELP);
 	assert_int_equal(parse((const char *[]){ "--version", NULL }, &config, error),
-			 MM_CONFIG_VERSION);
+			 MM_OPT_VERSION);
+}
+
+/* The largest size is a size, and not "by device". */
+static void test_headroom(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t first, second;
+	} cases[] = {
+		{ "auto", MM_HEADROOM_BY_DEVICE, MM_HEADROOM_BY_DEVICE },
+		{ "1024T", UINT64_C(1) << 50, UINT64_C(1) << 50 },
+		{ "1G,auto", UINT64_C(1) << 30, MM_HEADROOM_BY_DEVICE },
+	};
+	char *argv[MM_CONFIG_ARGS_MAX], error[MM_CONFIG_ERROR_BYTES] = "";
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		const char *const words[] = { "--device=0,1", "--headroom", cases[i].text, NULL };
+		struct mm_config config, again;
+		int argc = 0;
+
+		assert_int_equal(parse(words, &config, error), MM_OPT_RUN);
+		assert_int_equal(mm_config_args(&config, MM_ROLE_CORE, argv), 0);
+		while (argv[argc])
+			argc++;
+		assert_int_equal(parse_words(argc, argv, &again, error), MM_OPT_RUN);
+		assert_true(mm_config_at(&again.headroom_bytes, 0) == cases[i].first);
+		assert_true(mm_config_at(&again.headroom_bytes, 1) == cases[i].second);
+		mm_config_args_free(argv);
+	}
 }
 
 /* One value is for all devices, several are one for each; an xfer gets its own device only. */
@@ -150,7 +200,7 @@ static void test_devices(void **state)
 	int argc = 0;
 
 	(void)state;
-	assert_int_equal(parse(words, &config, error), MM_CONFIG_RUN);
+	assert_int_equal(parse(words, &config, error), MM_OPT_RUN);
 	assert_int_equal(mm_config_devices(&config), 2);
 	for (uint32_t i = 0; i < 2; i++) {
 		assert_int_equal(mm_config_at(&config.device, i), i ? 2 : 4);
@@ -162,7 +212,7 @@ static void test_devices(void **state)
 	assert_int_equal(mm_config_args(&one, MM_ROLE_XFER, argv), 0);
 	while (argv[argc])
 		argc++;
-	assert_int_equal(mm_config_from_args(argc, argv, &again, error), MM_CONFIG_RUN);
+	assert_int_equal(parse_words(argc, argv, &again, error), MM_OPT_RUN);
 	assert_int_equal(mm_config_devices(&again), 1);
 	assert_int_equal(mm_config_at(&again.device, 0), 2);
 	assert_int_equal(mm_config_at(&again.page_bytes, 0), 2 << 20);
@@ -182,11 +232,11 @@ static void test_handed_on(void **state)
 	int argc = 0;
 
 	(void)state;
-	assert_int_equal(parse(words, &config, error), MM_CONFIG_RUN);
+	assert_int_equal(parse(words, &config, error), MM_OPT_RUN);
 	assert_int_equal(mm_config_args(&config, MM_ROLE_XFER, argv), 0);
 	while (argv[argc])
 		argc++;
-	assert_int_equal(mm_config_from_args(argc, argv, &again, error), MM_CONFIG_RUN);
+	assert_int_equal(parse_words(argc, argv, &again, error), MM_OPT_RUN);
 	assert_int_equal(again.role, MM_ROLE_XFER);
 	again.role = 0;
 	assert_string_equal(again.driver, "/lib/x y.so");
@@ -215,6 +265,12 @@ static const struct {
 	{ "{\"devices\": [{\"device\": \"0,1\"}]}", "one value" },
 	{ "{\"pool\": \"1G,2G\", \"devices\": [{\"device\": 0}, {\"device\": 1}]}", "pool" },
 	{ "{\"frobnicate\": 1}", "frobnicate" },
+	{ "{\"pol\": 1}", "did you mean pool?" },
+	{ "{\"polcy\": \"remap\"}", "did you mean policy?" },
+	{ "{\"policy\": \"remaq\"}", "did you mean remap?" },
+	{ "{\"ask-timeout\": 5}", "'ask-timeout' is now 'reclaim-timeout'" },
+	{ "{\"device\": [0]}", "device" },
+	{ "{\"config\": \"/x\"}", "config" },
 	{ "{\"role\": \"core\"}", "role" },
 	{ "{", "line 1" },
 	{ "[]", "object" },
@@ -243,12 +299,12 @@ static void test_sections(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
 	assert_int_equal(parse((const char *[]){ "--config", path, NULL }, &config, error),
-			 MM_CONFIG_RUN);
+			 MM_OPT_RUN);
 	/* The settings of the sections are passed on as well. */
 	assert_int_equal(mm_config_args(&config, MM_ROLE_CORE, argv), 0);
 	while (argv[argc])
 		argc++;
-	assert_int_equal(mm_config_from_args(argc, argv, &again, error), MM_CONFIG_RUN);
+	assert_int_equal(parse_words(argc, argv, &again, error), MM_OPT_RUN);
 	assert_int_equal(mm_config_devices(&again), 2);
 	assert_int_equal(mm_config_at(&again.device, 0), 1);
 	assert_int_equal(mm_config_at(&again.device, 1), 0);
@@ -279,7 +335,7 @@ static void test_files(void **state)
 		assert_int_equal(pwrite(fd, files[i].text, n, 0), n);
 		r = parse(words, &config, error);
 		if (!files[i].names) {
-			assert_int_equal(r, MM_CONFIG_RUN);
+			assert_int_equal(r, MM_OPT_RUN);
 			assert_int_equal(mm_config_at(&config.pool_bytes, 0),
 					 UINT64_C(1) << 30); /* the flag takes precedence */
 			assert_int_equal(mm_config_at(&config.page_bytes, 0), 65536);
@@ -299,7 +355,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_accepted), cmocka_unit_test(test_handed_on),
 		cmocka_unit_test(test_files),    cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_sections),
+		cmocka_unit_test(test_sections), cmocka_unit_test(test_headroom),
 	};
 
 	setenv("XDG_RUNTIME_DIR", "/tmp", 1);
