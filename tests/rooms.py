@@ -32,7 +32,7 @@ API = {
 
 CORE = "core.h knobs.h abi.h protocol base"
 LAB = ("abi.h client.h gpu.h softgpu.h core.h knobs.h base support ipc protocol model client common config core core/market "
-       "core/plan core/book core/out args driver launch timing host blas sched engine")
+       "core/plan core/book core/out args driver launch timing host blas sched engine tools/common")
 
 # Room: its folder, and the rooms that it may use besides itself.
 ROOMS = {
@@ -73,8 +73,10 @@ ROOMS = {
     "emulate": ("kernels/emulate", "abi.h host support base"),
     # cuda/device.h stands for the toolkit's headers by the emulation's where kernels are compiled for the host.
     "cuda": ("kernels/cuda", "args launch host emulate"),
-    # mmctl speaks to the admin socket itself, and asks NVML for MIG instances.
-    "mmctl": ("tools/mmctl", "abi.h model ipc support base driver"),
+    # What mmctl and the laboratory share: speaking to a running mmd.
+    "tools/common": ("tools/common", "ipc support base"),
+    # mmctl asks NVML for MIG instances.
+    "mmctl": ("tools/mmctl", "abi.h tools/common model ipc support base driver"),
     "sched": ("tools/mmserve/sched", "gpu.h args support base"),
     # An engine like anybody's: of the client it sees what is installed, and nothing else.
     "engine": ("tools/mmserve/engine", "client.h gpu.h abi.h sched model support base args driver launch host blas"),

@@ -567,7 +567,7 @@ static void adjustment_add(json_t *list, const json_t *params, const char *key, 
 
 	if (requested && requested != set)
 		json_array_append_new(
-			list, json_pack("{s:s,s:I,s:I,s:s}", "key", key, "asked",
+			list, json_pack("{s:s,s:I,s:I,s:s}", "key", key, "requested",
 					(json_int_t)requested, "set", (json_int_t)set, "reason",
 					requested > pool_bytes ? "the device's pool has no more"
 							       : "it is counted in whole pages"));

@@ -100,7 +100,7 @@ def test_outcomes(start):
     ([], 2, "ACCOUNT"), (["web", "--max"], 2, "--max"), (["web", "--max", "1.5G"], 2, "size"),
     (["web", "--weight", "x"], 2, "number"), (["web", "other"], 2, "other"),
     (["nobody", "--max", "1M"], 1, "no such account"), (["web", "--weight", "0"], 1, "weight"),
-    (["web", "--max", "1K"], 1, "one page"), (["web", "--on-timeout", "maim"], 2, "kill or quarantine"),
+    (["web", "--max", "1K"], 1, "one page"), (["web", "--on-timeout", "maim"], 2, "kill, quarantine"),
     (["uid:4294967295"], 1, "no such account"), (["web", "--device", "7"], 1, "device")])
 def test_bad_quota(start, args, code, word):
     d = start_with(start, [{"name": "web", "uid": 99999}])
@@ -120,7 +120,7 @@ def test_what_is_not_as_asked_for_is_said(start):
 
     large = d.ctl("quota", "set", "web", "--max", "1000G")
     assert (large["outcome"], large["max_bytes"]) == ("applied", 4 << 20)
-    assert [(a["key"], a["asked"], a["set"]) for a in large["adjusted"]] == \
+    assert [(a["key"], a["requested"], a["set"]) for a in large["adjusted"]] == \
         [("max_bytes", 1000 << 30, 4 << 20)]
     assert "pool" in large["adjusted"][0]["reason"]
     odd = d.ctl("quota", "set", "web", "--min", "17K", "--max", "100K")

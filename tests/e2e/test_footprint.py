@@ -108,7 +108,7 @@ def test_warnings(root):
     (["--page", ",", "."], 2, "no size"),
     (["--kv", "much", "."], 2, "much"),
     (["--frobnicate", "."], 2, "frobnicate"),
-    (["--models", "/nonexistent"], 1, "--models: unable to open /nonexistent"),
+    (["--models", "/nonexistent"], 1, "--models: /nonexistent: No such file"),
     (["/nonexistent"], 1, "/nonexistent"),
 ], ids=repr)
 def test_bad_arguments(args, code, word):

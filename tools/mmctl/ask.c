@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ask - the client of mmd's admin socket: JSON-RPC over a Unix socket, one request per connection
+ * ask - what the subcommands share: requests to mmd, one per connection, and their sentences
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -9,16 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 
 #include "libclient/ipc/reach.h"
 #include "libclient/support/cleanup.h"
+#include "tools/common/rpc_client.h"
 #include "tools/mmctl/ctl.h"
 
-#define TIMEOUT_NS  (30 * MM_NS_PER_S)
-#define REPLY_BYTES (8u << 20)
+#define TIMEOUT_NS (30 * MM_NS_PER_S)
+#define WHY_BYTES  512 /* longer than any sentence of mmd's */
 
 int mmctl_error(int code, const char *fmt, ...)
 {
@@ -32,35 +30,11 @@ int mmctl_error(int code, const char *fmt, ...)
 	return code;
 }
 
-int mmctl_unexpected(const char *command, const char *word)
-{
-	return mmctl_error(MM_EXIT_USAGE, "%s: unexpected argument '%s'", command, word);
-}
-
-void mmctl_json_done(json_t **json)
-{
-	json_decref(*json);
-}
-
 int mmctl_print_json(const json_t *result)
 {
-	if (json_dumpf(result, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF)
-		return mmctl_error(MM_EXIT_FAILED, "standard output: %s", strerror(errno));
-	return MM_EXIT_DONE;
-}
+	const int r = mm_json_print(result, JSON_INDENT(2));
 
-uint64_t mmctl_u64(const json_t *object, const char *key)
-{
-	json_int_t value = json_integer_value(json_object_get(object, key));
-
-	return value > 0 ? (uint64_t)value : 0;
-}
-
-const char *mmctl_text(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
+	return r ? mmctl_error(MM_EXIT_FAILED, "standard output: %s", strerror(-r)) : MM_EXIT_DONE;
 }
 
 void mmctl_each_device(const json_t *result, void (*print)(const json_t *device))
@@ -72,8 +46,8 @@ void mmctl_each_device(const json_t *result, void (*print)(const json_t *device)
 		facts = json_object_get(one, "device");
 		if (json_array_size(devices) > 1)
 			printf("%sdevice %" PRIu64 ": %s (%s), %s\n", i ? "\n" : "",
-			       mmctl_u64(facts, "ordinal"), mmctl_text(facts, "name"),
-			       mmctl_text(facts, "uuid"), mmctl_text(one, "state"));
+			       mm_json_u64(facts, "ordinal"), mm_json_text(facts, "name"),
+			       mm_json_text(facts, "uuid"), mm_json_text(one, "state"));
 		print(one);
 	}
 }
@@ -99,27 +73,9 @@ static int socket_unreachable(const struct mmctl *ctl, int error)
 	return answer_missing(ctl, error, sentence);
 }
 
-/* Reports an error on a connection that had been made. */
-static int answer_failed(const struct mmctl *ctl, int error)
-{
-	char sentence[PATH_MAX];
-
-	if (error == EAGAIN)
-		snprintf(sentence, sizeof(sentence), "%s: mmd does not answer within %" PRIu64 " s",
-			 ctl->socket, mm_div_up(answer_timeout_ns(ctl), MM_NS_PER_S));
-	else
-		snprintf(sentence, sizeof(sentence), "%s: no answer: %s; has mmd ended?",
-			 ctl->socket, strerror(error));
-	return answer_missing(ctl, error == EAGAIN ? ETIMEDOUT : error, sentence);
-}
-
 static int socket_connect(const struct mmctl *ctl, int *ret_fd)
 {
-	const uint64_t timeout_us = MM_MAX(answer_timeout_ns(ctl) / 1000, 1);
-	struct timeval timeout = { .tv_sec = (time_t)(timeout_us / 1000000),
-				   .tv_usec = (suseconds_t)(timeout_us % 1000000) };
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	mm_cleanup(mm_close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd;
 
 	if (!*ctl->socket && ctl->quiet)
 		return answer_missing(ctl, EDESTADDRREQ, "");
@@ -127,84 +83,28 @@ static int socket_connect(const struct mmctl *ctl, int *ret_fd)
 		return mmctl_error(
 			MM_EXIT_USAGE,
 			"--dir: XDG_RUNTIME_DIR is not set; say where mmd's sockets are");
-	if (strlen(ctl->socket) >= sizeof(address.sun_path)) {
+	fd = mm_rpc_client_open(ctl->socket, answer_timeout_ns(ctl));
+	if (fd == -ENAMETOOLONG) {
 		(void)socket_unreachable(ctl, ENAMETOOLONG);
 		return MM_EXIT_USAGE;
 	}
-	strcpy(address.sun_path, ctl->socket);
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
-		return socket_unreachable(ctl, errno);
-	while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
-		if (errno != EINTR)
-			return socket_unreachable(ctl, errno);
-	}
+	if (fd < 0)
+		return socket_unreachable(ctl, -fd);
 	*ret_fd = fd;
-	fd = -1;
 	return MM_EXIT_DONE;
 }
 
-static int request_send(const struct mmctl *ctl, int fd, const char *text)
+/* Reports why a request has no result. @why: the client's sentence, or mmd's for -EREMOTEIO. */
+static int request_failed(const struct mmctl *ctl, int r, const char *why)
 {
-	size_t left = strlen(text);
+	char sentence[PATH_MAX];
 
-	while (left > 0) {
-		ssize_t n = send(fd, text, left, MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return answer_failed(ctl, errno);
-		text += n;
-		left -= (size_t)n;
-	}
-	return MM_EXIT_DONE;
-}
-
-static int answer_receive(const struct mmctl *ctl, int fd, char *reply, size_t *ret_bytes)
-{
-	size_t bytes = 0;
-
-	while (bytes < REPLY_BYTES) {
-		ssize_t n = recv(fd, reply + bytes, REPLY_BYTES - bytes, 0);
-
-		/* On a socket with a timeout, SIGCONT after a stop interrupts recv(), too. */
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return answer_failed(ctl, n < 0 ? errno : ECONNRESET);
-		bytes += (size_t)n;
-		if (reply[bytes - 1] == '\n') {
-			*ret_bytes = bytes;
-			return MM_EXIT_DONE;
-		}
-	}
-	return mmctl_error(MM_EXIT_FAILED, "%s: the answer does not end", ctl->socket);
-}
-
-static int request_exchange(const struct mmctl *ctl, const json_t *request, json_t **ret_reply)
-{
-	mm_cleanup(mm_free_ptr) char *text = json_dumps(request, JSON_COMPACT);
-	mm_cleanup(mm_free_ptr) char *reply = malloc(REPLY_BYTES);
-	mm_cleanup(mm_close_fd) int fd = -1;
-	size_t bytes = 0;
-	int r;
-
-	if (!text || !reply)
-		return mmctl_error(MM_EXIT_FAILED, "out of memory");
-	r = socket_connect(ctl, &fd);
-	if (r == MM_EXIT_DONE)
-		r = request_send(ctl, fd, text);
-	if (r == MM_EXIT_DONE)
-		r = request_send(ctl, fd, "\n");
-	if (r == MM_EXIT_DONE)
-		r = answer_receive(ctl, fd, reply, &bytes);
-	if (r != MM_EXIT_DONE)
-		return r;
-	*ret_reply = json_loadb(reply, bytes, 0, NULL);
-	if (!*ret_reply)
-		return mmctl_error(MM_EXIT_FAILED, "%s: the answer is not JSON", ctl->socket);
-	return MM_EXIT_DONE;
+	if (r == -EREMOTEIO)
+		return mmctl_error(MM_EXIT_FAILED, "%s", why);
+	snprintf(sentence, sizeof(sentence), "%s: %s", ctl->socket, why);
+	if (r == -EMSGSIZE || r == -EPROTO || r == -ENOMEM)
+		return mmctl_error(MM_EXIT_FAILED, "%s", sentence);
+	return answer_missing(ctl, -r, sentence);
 }
 
 /* True if @uuid, such as "GPU-8932f9…", is a beginning of @hex, prefix and dashes left out. */
@@ -228,7 +128,7 @@ static int device_ordinal(const struct mmctl *ctl, json_int_t *ret_device)
 				   .device = -1,
 				   .timeout_ns = ctl->timeout_ns,
 				   .ret_error = ctl->ret_error };
-	mm_cleanup(mmctl_json_done) json_t *status = NULL;
+	mm_cleanup(mm_json_done) json_t *status = NULL;
 	const json_t *one;
 	int r = mmctl_request(&all, "status", NULL, &status);
 	size_t i, found = 0;
@@ -238,9 +138,9 @@ static int device_ordinal(const struct mmctl *ctl, json_int_t *ret_device)
 	json_array_foreach(json_object_get(status, "devices"), i, one) {
 		const json_t *facts = json_object_get(one, "device");
 
-		if (!uuid_begins(mmctl_text(facts, "uuid"), ctl->uuid))
+		if (!uuid_begins(mm_json_text(facts, "uuid"), ctl->uuid))
 			continue;
-		*ret_device = (json_int_t)mmctl_u64(facts, "ordinal");
+		*ret_device = (json_int_t)mm_json_u64(facts, "ordinal");
 		found++;
 	}
 	if (found == 1)
@@ -252,30 +152,22 @@ static int device_ordinal(const struct mmctl *ctl, json_int_t *ret_device)
 
 int mmctl_request(const struct mmctl *ctl, const char *method, json_t *params, json_t **ret_result)
 {
-	mm_cleanup(mmctl_json_done) json_t *request =
-		json_pack("{s:s,s:i,s:s}", "jsonrpc", "2.0", "id", 1, "method", method);
-	mm_cleanup(mmctl_json_done) json_t *reply = NULL;
+	mm_cleanup(mm_json_done) json_t *all = params;
+	mm_cleanup(mm_close_fd) int fd = -1;
 	json_int_t device = ctl->device;
-	json_t *result;
+	char why[WHY_BYTES];
 	int r = ctl->uuid ? device_ordinal(ctl, &device) : MM_EXIT_DONE;
 
-	if (r != MM_EXIT_DONE) {
-		json_decref(params);
-		return r;
-	}
-	if (device >= 0) {
-		params = params ? params : json_object();
-		json_object_set_new(params, "device", json_integer(device));
-	}
-	if (params)
-		json_object_set_new(request, "params", params);
-	r = request_exchange(ctl, request, &reply);
 	if (r != MM_EXIT_DONE)
 		return r;
-	result = json_object_get(reply, "result");
-	if (!result)
-		return mmctl_error(MM_EXIT_FAILED, "%s",
-				   mmctl_text(json_object_get(reply, "error"), "message"));
-	*ret_result = json_incref(result);
-	return MM_EXIT_DONE;
+	if (device >= 0) {
+		all = all ? all : json_object();
+		mm_json_put_u64(all, "device", (uint64_t)device);
+	}
+	r = socket_connect(ctl, &fd);
+	if (r != MM_EXIT_DONE)
+		return r;
+	r = mm_rpc_client_request(fd, answer_timeout_ns(ctl), method, mm_json_take(&all),
+				  ret_result, why, sizeof(why));
+	return r ? request_failed(ctl, r, why) : MM_EXIT_DONE;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/driver/nvml.h"
+#include "libclient/support/cleanup.h"
 #include "libclient/support/driver.h"
 #include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"
@@ -94,7 +95,7 @@ static void devices_number_by_cuda(struct devices *d, int count)
 static const char *driver_of(const struct devices *d)
 {
 	const json_t *first = json_array_get(json_object_get(d->status, "devices"), 0);
-	const char *kind = mmctl_text(json_object_get(first, "device"), "driver");
+	const char *kind = mm_json_text(json_object_get(first, "device"), "driver");
 
 	if (getenv("MM_DRIVER"))
 		return NULL;
@@ -134,7 +135,7 @@ static const json_t *status_find_device(const struct devices *d, const char *hex
 	size_t i;
 
 	json_array_foreach(json_object_get(d->status, "devices"), i, one)
-		if (strcmp(mmctl_text(json_object_get(one, "device"), "uuid"), hex) == 0)
+		if (strcmp(mm_json_text(json_object_get(one, "device"), "uuid"), hex) == 0)
 			return one;
 	return NULL;
 }
@@ -143,14 +144,12 @@ static const json_t *status_find_device(const struct devices *d, const char *hex
 static bool device_is_locked(const char *hex)
 {
 	char name[64 + HEX_BYTES], line[256];
-	FILE *sockets = fopen("/proc/net/unix", "re");
+	mm_cleanup(mm_close_file) FILE *sockets = fopen("/proc/net/unix", "re");
 	bool found = false;
 
 	snprintf(name, sizeof(name), "@mmd/device/%s", hex);
 	while (sockets && !found && fgets(line, sizeof(line), sockets))
 		found = strstr(line, name) != NULL;
-	if (sockets)
-		fclose(sockets);
 	return found;
 }
 
@@ -173,25 +172,22 @@ static json_t *devices_device_json(const struct devices *d, int i)
 		json_pack("{s:s, s:s, s:i, s:b, s:s}", "uuid", f->uuid, "name", f->name, "gpu",
 			  f->gpu, "mig_mode", f->mig, "managed_by", device_manager(d, i));
 
-	json_object_set_new(json, "ordinal",
-			    d->ordinal[i] < 0 ? json_null() : json_integer(d->ordinal[i]));
-	json_object_set_new(json, "mig_instance",
-			    f->instance < 0 ? json_null() : json_integer(f->instance));
-	json_object_set_new(json, "total_bytes", json_integer((json_int_t)f->total_bytes));
-	json_object_set_new(json, "free_bytes",
-			    f->has_memory ? json_integer((json_int_t)f->free_bytes) : json_null());
+	mm_json_put_known(json, "ordinal", d->ordinal[i] >= 0, (uint64_t)d->ordinal[i]);
+	mm_json_put_known(json, "mig_instance", f->instance >= 0, (uint64_t)f->instance);
+	mm_json_put_u64(json, "total_bytes", f->total_bytes);
+	mm_json_put_known(json, "free_bytes", f->has_memory, f->free_bytes);
 	return json;
 }
 
 static int devices_print_json(const struct devices *d)
 {
-	mm_cleanup(mmctl_json_done) json_t *result = json_object();
+	mm_cleanup(mm_json_done) json_t *result = json_object();
 	json_t *list = json_array();
 
 	for (int i = 0; i < d->n; i++)
 		json_array_append_new(list, devices_device_json(d, i));
-	json_object_set_new(result, "schema", json_integer(1));
-	json_object_set_new(result, "devices", list);
+	mm_json_put_u64(result, "schema", 1);
+	mm_json_put(result, "devices", list);
 	return mmctl_print_json(result);
 }
 
@@ -218,8 +214,8 @@ int mmctl_devices_run(const struct mmctl *ctl, int argc, char **argv)
 	struct mmctl quiet = *ctl;
 	int r;
 
-	if (argc > 0)
-		return mmctl_unexpected("devices", argv[0]);
+	(void)argc;
+	(void)argv;
 	quiet.quiet = true;
 	(void)mmctl_request(&quiet, "status", NULL, &d.status);
 	r = devices_find(&d);

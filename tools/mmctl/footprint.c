@@ -6,7 +6,9 @@
  * daemon is involved, and no weights are read. A page costs one fd that is passed to the tenant and
  * one that mmd keeps (Documentation/abi.md), and on the software GPU one mapping.
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,27 +16,18 @@
 #include "libclient/model/measure.h"
 #include "tools/mmctl/ctl.h"
 
-#define PAGE_SIZES_MAX   8
-#define MAPPINGS_MAX     65530 /* of a process: the default of vm.max_map_count */
-#define REGIONS          4     /* mapped by any tenant: host store, its own, mmd's, gates */
-#define PAGE_BYTES_MIN   4096
-#define PAGES_DEFAULT    "2M,16M,64M"
-#define KV_DEFAULT_BYTES (UINT64_C(8) << 30)
+#define MAPPINGS_MAX 65530 /* of a process: the default of vm.max_map_count */
+#define REGIONS      4     /* mapped by any tenant: host store, its own, mmd's, gates */
 
 struct footprint {
 	const char *models; /* path of a file of shapes, or NULL */
-	uint64_t page_bytes[PAGE_SIZES_MAX];
+	const uint64_t *page_bytes;
 	size_t n_pages;
 	uint64_t kv_bytes;
 	json_t *result; /* array of models */
 };
 
 /* ---- computing ---- */
-
-static void footprint_put_u64(json_t *object, const char *key, uint64_t value)
-{
-	json_object_set_new(object, key, json_integer((json_int_t)value));
-}
 
 static void warning_add(json_t *warnings, const char *what, uint64_t have, uint64_t max)
 {
@@ -54,22 +47,22 @@ static json_t *page_size_json(const struct footprint *f, const struct mm_layout 
 	uint64_t kv_pages = mm_div_up(f->kv_bytes, page_bytes);
 	json_t *o = json_object(), *warnings = json_array();
 
-	footprint_put_u64(o, "page_bytes", page_bytes);
-	footprint_put_u64(o, "device_bytes", pages * page_bytes);
-	footprint_put_u64(o, "waste_bytes", pages * page_bytes - layout->tensor_bytes);
-	footprint_put_u64(o, "pages", pages);
-	footprint_put_u64(o, "page_fds_passed", pages);
-	footprint_put_u64(o, "page_fds_held", pages);
-	footprint_put_u64(o, "mappings", pages + REGIONS);
-	footprint_put_u64(o, "kv_pages", kv_pages);
-	footprint_put_u64(o, "kv_device_bytes", kv_pages * page_bytes);
-	footprint_put_u64(o, "mappings_with_kv", pages + kv_pages + REGIONS);
+	mm_json_put_u64(o, "page_bytes", page_bytes);
+	mm_json_put_u64(o, "device_bytes", pages * page_bytes);
+	mm_json_put_u64(o, "waste_bytes", pages * page_bytes - layout->tensor_bytes);
+	mm_json_put_u64(o, "pages", pages);
+	mm_json_put_u64(o, "page_fds_passed", pages);
+	mm_json_put_u64(o, "page_fds_held", pages);
+	mm_json_put_u64(o, "mappings", pages + REGIONS);
+	mm_json_put_u64(o, "kv_pages", kv_pages);
+	mm_json_put_u64(o, "kv_device_bytes", kv_pages * page_bytes);
+	mm_json_put_u64(o, "mappings_with_kv", pages + kv_pages + REGIONS);
 	warning_add(warnings, "entries of the map table for the model", pages, MM_MAP_KV_BASE);
 	warning_add(warnings, "entries of the map table for the KV arena", kv_pages,
 		    MM_MAP_ENTRIES - MM_MAP_KV_BASE);
 	warning_add(warnings, "mappings of the tenant on the software GPU",
 		    pages + kv_pages + REGIONS, MAPPINGS_MAX);
-	json_object_set_new(o, "warnings", warnings);
+	mm_json_put(o, "warnings", warnings);
 	return o;
 }
 
@@ -81,16 +74,16 @@ static void model_add(struct footprint *f, const char *name, const char *family,
 
 	for (uint32_t g = 1; g < layout->dir.n_groups; g++)
 		layer_bytes = MM_MAX(layer_bytes, layout->groups[g].bytes);
-	json_object_set_new(o, "name", json_string(name));
-	json_object_set_new(o, "family", family ? json_string(family) : json_null());
-	footprint_put_u64(o, "layers", layout->dir.n_groups - 1);
-	footprint_put_u64(o, "tensor_bytes", layout->tensor_bytes);
-	footprint_put_u64(o, "resident_bytes", layout->groups[0].bytes);
-	footprint_put_u64(o, "layer_bytes", layer_bytes);
-	footprint_put_u64(o, "host_store_bytes", layout->dir.store_bytes);
+	mm_json_put_text(o, "name", name);
+	mm_json_put(o, "family", family ? json_string(family) : json_null());
+	mm_json_put_u64(o, "layers", layout->dir.n_groups - 1);
+	mm_json_put_u64(o, "tensor_bytes", layout->tensor_bytes);
+	mm_json_put_u64(o, "resident_bytes", layout->groups[0].bytes);
+	mm_json_put_u64(o, "layer_bytes", layer_bytes);
+	mm_json_put_u64(o, "host_store_bytes", layout->dir.store_bytes);
 	for (size_t i = 0; i < f->n_pages; i++)
 		json_array_append_new(sizes, page_size_json(f, layout, f->page_bytes[i]));
-	json_object_set_new(o, "page_sizes", sizes);
+	mm_json_put(o, "page_sizes", sizes);
 	json_array_append_new(f->result, o);
 }
 
@@ -108,30 +101,30 @@ static int folder_add(struct footprint *f, const char *path)
 static int shapes_add(struct footprint *f, const json_t *model, size_t i, uint32_t item_bytes)
 {
 	mm_cleanup(mm_layout_done) struct mm_layout layout = { 0 };
-	const char *family = json_string_value(json_object_get(model, "family"));
+	const char *family = mm_json_has(model, "family") ? mm_json_text(model, "family") : NULL;
 	struct mm_why why;
 
 	if (mm_measure_shapes(model, item_bytes, &layout, &why) < 0)
 		return mmctl_error(MM_EXIT_FAILED, "%s: model %zu: %s", f->models, i, why.text);
-	model_add(f, json_string_value(json_object_get(model, "name")), family, &layout);
+	model_add(f, mm_json_text(model, "name"), family, &layout);
 	return MM_EXIT_DONE;
 }
 
 static int models_file_add(struct footprint *f)
 {
-	json_error_t where;
-	mm_cleanup(mmctl_json_done) json_t *root =
-		json_load_file(f->models, JSON_REJECT_DUPLICATES, &where);
-	const json_t *models = json_object_get(root, "models"), *model;
-	const json_t *item = json_object_get(root, "dtype_bytes");
-	json_int_t item_bytes = item ? json_integer_value(item) : 2;
+	mm_cleanup(mm_json_done) json_t *root = NULL;
+	const json_t *models, *model, *item;
+	char err[PATH_MAX + JSON_ERROR_TEXT_LENGTH + 64];
+	struct mm_json_reader reader = { f->models, err, sizeof(err), 0 };
+	json_int_t item_bytes;
 	size_t i;
 
-	if (!root && where.line < 0) /* it could not be read; the text names the file */
-		return mmctl_error(MM_EXIT_FAILED, "--models: %s", where.text);
-	if (!root)
-		return mmctl_error(MM_EXIT_FAILED, "%s: line %d: %s", f->models, where.line,
-				   where.text);
+	if (mm_json_read_file(&reader, &root))
+		return mmctl_error(MM_EXIT_FAILED, "%s%s",
+				   reader.error == -EBADMSG ? "" : "--models: ", err);
+	models = json_object_get(root, "models");
+	item = json_object_get(root, "dtype_bytes");
+	item_bytes = item ? json_integer_value(item) : 2;
 	if (!json_is_array(models) || !json_array_size(models))
 		return mmctl_error(MM_EXIT_FAILED, "%s: no array of models", f->models);
 	if (item_bytes != 2 && item_bytes != 4)
@@ -149,19 +142,20 @@ static int models_file_add(struct footprint *f)
 
 static void print_size(const json_t *model, const json_t *size, bool first)
 {
-	uint64_t device = mmctl_u64(size, "device_bytes"), waste = mmctl_u64(size, "waste_bytes");
+	uint64_t device = mm_json_u64(size, "device_bytes"),
+		 waste = mm_json_u64(size, "waste_bytes");
 	char page[MM_SIZE_TEXT_BYTES], text[4][MM_SIZE_TEXT_BYTES];
 
 	printf("%-14s %-6s %9s %9s | %7s %9s %9s %6.2f%% %6" PRIu64 " %6" PRIu64 " %8" PRIu64
 	       " | %6" PRIu64 " %8" PRIu64 "\n",
-	       first ? mmctl_text(model, "name") : "", first ? mmctl_text(model, "family") : "",
-	       first ? mm_size_print(mmctl_u64(model, "tensor_bytes"), text[0]) : "",
-	       first ? mm_size_print(mmctl_u64(model, "host_store_bytes"), text[1]) : "",
-	       mm_size_print(mmctl_u64(size, "page_bytes"), page), mm_size_print(device, text[2]),
+	       first ? mm_json_text(model, "name") : "", first ? mm_json_text(model, "family") : "",
+	       first ? mm_size_print(mm_json_u64(model, "tensor_bytes"), text[0]) : "",
+	       first ? mm_size_print(mm_json_u64(model, "host_store_bytes"), text[1]) : "",
+	       mm_size_print(mm_json_u64(size, "page_bytes"), page), mm_size_print(device, text[2]),
 	       mm_size_print(waste, text[3]), 100.0 * (double)waste / (double)device,
-	       mmctl_u64(size, "page_fds_passed"), mmctl_u64(size, "page_fds_held"),
-	       mmctl_u64(size, "mappings"), mmctl_u64(size, "kv_pages"),
-	       mmctl_u64(size, "mappings_with_kv"));
+	       mm_json_u64(size, "page_fds_passed"), mm_json_u64(size, "page_fds_held"),
+	       mm_json_u64(size, "mappings"), mm_json_u64(size, "kv_pages"),
+	       mm_json_u64(size, "mappings_with_kv"));
 }
 
 static void print_warnings(const json_t *model)
@@ -172,8 +166,8 @@ static void print_warnings(const json_t *model)
 
 	json_array_foreach(json_object_get(model, "page_sizes"), i, size)
 		json_array_foreach(json_object_get(size, "warnings"), k, warning)
-			printf("warning: %s, pages of %s: %s\n", mmctl_text(model, "name"),
-			       mm_size_print(mmctl_u64(size, "page_bytes"), page),
+			printf("warning: %s, pages of %s: %s\n", mm_json_text(model, "name"),
+			       mm_size_print(mm_json_u64(size, "page_bytes"), page),
 			       json_string_value(warning));
 }
 
@@ -195,71 +189,9 @@ static void print_table(const struct footprint *f)
 		print_warnings(model);
 }
 
-/* ---- arguments ---- */
-
-static int pages_parse(struct footprint *f, const char *list)
-{
-	char text[160], *save = NULL;
-
-	if (snprintf(text, sizeof(text), "%s", list) >= (int)sizeof(text))
-		return mmctl_error(MM_EXIT_USAGE, "--page: too long");
-	f->n_pages = 0;
-	for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
-		uint64_t bytes;
-
-		if (f->n_pages == PAGE_SIZES_MAX)
-			return mmctl_error(MM_EXIT_USAGE, "--page: more than %d sizes",
-					   PAGE_SIZES_MAX);
-		if (mm_size_parse(word, &bytes) < 0 || bytes < PAGE_BYTES_MIN ||
-		    bytes > UINT32_MAX || bytes % PAGE_BYTES_MIN)
-			return mmctl_error(MM_EXIT_USAGE,
-					   "--page: %s is not a size of 4096 bytes to 4 GiB in "
-					   "multiples of 4096",
-					   word);
-		f->page_bytes[f->n_pages++] = bytes;
-	}
-	return f->n_pages ? MM_EXIT_DONE : mmctl_error(MM_EXIT_USAGE, "--page: no size");
-}
-
-static int kv_parse(struct footprint *f, const char *text)
-{
-	if (mm_size_parse(text, &f->kv_bytes) < 0 || f->kv_bytes > UINT64_C(1) << 50)
-		return mmctl_error(MM_EXIT_USAGE, "--kv: %s is not a size", text);
-	return MM_EXIT_DONE;
-}
-
-/* Parses the flags; the other words, which are folders, are moved to the front of @argv. */
-static int footprint_options_parse(struct footprint *f, int argc, char **argv, int *ret_folders)
-{
-	int folders = 0, r = pages_parse(f, PAGES_DEFAULT);
-
-	for (int i = 0; r == MM_EXIT_DONE && i < argc; i++) {
-		const char *flag = argv[i];
-
-		if (flag[0] != '-') {
-			argv[folders++] = argv[i];
-			continue;
-		}
-		if (strcmp(flag, "--models") != 0 && strcmp(flag, "--page") != 0 &&
-		    strcmp(flag, "--kv") != 0)
-			return mmctl_unexpected("footprint", flag);
-		if (++i == argc)
-			return mmctl_error(MM_EXIT_USAGE, "%s: needs a value", flag);
-		if (strcmp(flag, "--models") == 0)
-			f->models = argv[i];
-		else
-			r = strcmp(flag, "--kv") == 0 ? kv_parse(f, argv[i])
-						      : pages_parse(f, argv[i]);
-	}
-	*ret_folders = folders;
-	if (r == MM_EXIT_DONE && !f->models && !folders)
-		return mmctl_error(MM_EXIT_USAGE, "footprint: needs --models FILE, or folders");
-	return r;
-}
-
 static int footprint_print(const struct mmctl *ctl, struct footprint *f)
 {
-	mm_cleanup(mmctl_json_done) json_t *answer = NULL;
+	mm_cleanup(mm_json_done) json_t *answer = NULL;
 
 	if (!ctl->json) {
 		print_table(f);
@@ -272,13 +204,21 @@ static int footprint_print(const struct mmctl *ctl, struct footprint *f)
 
 int mmctl_footprint_run(const struct mmctl *ctl, int argc, char **argv)
 {
-	mm_cleanup(mmctl_json_done) json_t *result = json_array();
-	struct footprint f = { .kv_bytes = KV_DEFAULT_BYTES, .result = result };
-	int folders = 0, r = footprint_options_parse(&f, argc, argv, &folders);
+	const struct mmctl_options *o = ctl->options;
+	mm_cleanup(mm_json_done) json_t *result = json_array();
+	struct footprint f = { .models = o->models,
+			       .page_bytes = o->page_bytes,
+			       .n_pages = o->n_pages,
+			       .kv_bytes = o->kv_bytes,
+			       .result = result };
+	int r = MM_EXIT_DONE;
 
-	if (r == MM_EXIT_DONE && f.models)
+	if (!f.models && !argc)
+		return mm_opt_refuse(&mmctl_program, MMCTL_FOOTPRINT,
+				     "needs --models FILE, or folders");
+	if (f.models)
 		r = models_file_add(&f);
-	for (int i = 0; r == MM_EXIT_DONE && i < folders; i++)
+	for (int i = 0; r == MM_EXIT_DONE && i < argc; i++)
 		r = folder_add(&f, argv[i]);
 	return r == MM_EXIT_DONE ? footprint_print(ctl, &f) : r;
 }

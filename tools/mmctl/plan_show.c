@@ -22,8 +22,8 @@ static void plan_print_slots(const json_t *plan)
 
 static void plan_print_waste(const json_t *plan)
 {
-	uint64_t bytes = mmctl_u64(plan, "weights_device_bytes");
-	uint64_t waste = mmctl_u64(plan, "weights_waste_bytes");
+	uint64_t bytes = mm_json_u64(plan, "weights_device_bytes");
+	uint64_t waste = mm_json_u64(plan, "weights_waste_bytes");
 	char device[MM_SIZE_TEXT_BYTES], wasted[MM_SIZE_TEXT_BYTES];
 
 	printf("  weights: %s in whole pages, of which rounding wastes %s (%.2f %%)\n",
@@ -33,36 +33,37 @@ static void plan_print_waste(const json_t *plan)
 
 static void plan_print(const json_t *plan)
 {
-	const json_t *by_hand = json_object_get(plan, "alpha_by_hand");
 	char text[MM_SIZE_TEXT_BYTES];
 
-	printf("%s (tenant %" PRIu64 ", device %" PRIu64 "): ", mmctl_text(plan, "name"),
-	       mmctl_u64(plan, "tenant"), mmctl_u64(plan, "device"));
-	if (mmctl_u64(plan, "layers") == 0) {
+	printf("%s (tenant %" PRIu64 ", device %" PRIu64 "): ", mm_json_text(plan, "name"),
+	       mm_json_u64(plan, "tenant"), mm_json_u64(plan, "device"));
+	if (mm_json_u64(plan, "layers") == 0) {
 		puts("no model");
 		return;
 	}
 	printf("%" PRIu64 " of %" PRIu64 " layers away, %" PRIu64 " cycle through %" PRIu64
 	       " slots; epoch %" PRIu64 ", %s, %s; %s streamed\n",
-	       mmctl_u64(plan, "alpha"), mmctl_u64(plan, "layers"), mmctl_u64(plan, "m"),
-	       mmctl_u64(plan, "beta"), mmctl_u64(plan, "plan_epoch"),
-	       mmctl_text(plan, "plan_phase"), json_is_null(by_hand) ? "automatic" : "by hand",
-	       mm_size_print(mmctl_u64(plan, "bytes_streamed"), text));
+	       mm_json_u64(plan, "alpha"), mm_json_u64(plan, "layers"), mm_json_u64(plan, "m"),
+	       mm_json_u64(plan, "beta"), mm_json_u64(plan, "plan_epoch"),
+	       mm_json_text(plan, "plan_phase"),
+	       mm_json_has(plan, "alpha_by_hand") ? "by hand" : "automatic",
+	       mm_size_print(mm_json_u64(plan, "bytes_streamed"), text));
 	plan_print_waste(plan);
 	plan_print_slots(plan);
 }
 
 int mmctl_plan_show_run(const struct mmctl *ctl, int argc, char **argv)
 {
-	mm_cleanup(mmctl_json_done) json_t *result = NULL;
+	mm_cleanup(mm_json_done) json_t *result = NULL;
+	json_t *params = argc ? json_pack("{s:s}", "name", argv[0]) : NULL;
 	const json_t *plan;
 	size_t i;
 	int r;
 
-	if (argc > 1)
-		return mmctl_unexpected("plan show", argv[1]);
-	r = mmctl_request(ctl, "plan.show", argc ? json_pack("{s:s}", "name", argv[0]) : NULL,
-			  &result);
+	/* Without a name mmd would show the plans of all. */
+	if (argc && !params)
+		return mm_opt_refuse(&mmctl_program, MMCTL_PLAN_SHOW, "MODEL: not a text");
+	r = mmctl_request(ctl, "plan.show", params, &result);
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)

@@ -8,8 +8,7 @@
 
 static void pool_print_states(const json_t *device)
 {
-	uint64_t page_bytes = mmctl_u64(device, "page_bytes");
-	const json_t *node = json_object_get(device, "numa_node");
+	uint64_t page_bytes = mm_json_u64(device, "page_bytes");
 	char text[MM_SIZE_TEXT_BYTES];
 	const char *state;
 	json_t *n;
@@ -21,32 +20,32 @@ static void pool_print_states(const json_t *device)
 		printf("%-12s %10" PRIu64 " %12s\n", state, count,
 		       mm_size_print(count * page_bytes, text));
 	}
-	printf("%-12s %10" PRIu64 " %12s\n", "pool", mmctl_u64(device, "pool_pages"),
-	       mm_size_print(mmctl_u64(device, "pool_pages") * page_bytes, text));
-	if (json_is_integer(node))
+	printf("%-12s %10" PRIu64 " %12s\n", "pool", mm_json_u64(device, "pool_pages"),
+	       mm_size_print(mm_json_u64(device, "pool_pages") * page_bytes, text));
+	if (mm_json_has(device, "numa_node"))
 		printf("memory for weights: NUMA node %" PRIu64 "\n",
-		       mmctl_u64(device, "numa_node"));
+		       mm_json_u64(device, "numa_node"));
 	else
 		printf("memory for weights: any NUMA node\n");
 }
 
 int mmctl_pool_show_run(const struct mmctl *ctl, int argc, char **argv)
 {
-	mm_cleanup(mmctl_json_done) json_t *result = NULL;
+	mm_cleanup(mm_json_done) json_t *result = NULL;
 	char text[MM_SIZE_TEXT_BYTES];
 	int r;
 
-	if (argc > 0)
-		return mmctl_unexpected("pool show", argv[0]);
+	(void)argc;
+	(void)argv;
 	r = mmctl_request(ctl, "pool.show", NULL, &result);
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
 		return mmctl_print_json(result);
 	mmctl_each_device(result, pool_print_states);
-	printf("huge pages for weights: %s, %s in use\n", mmctl_text(result, "hugepages"),
-	       mm_size_print(mmctl_u64(result, "hugepages_bytes"), text));
-	if (!json_is_true(json_object_get(result, "pages_accounted")))
+	printf("huge pages for weights: %s, %s in use\n", mm_json_text(result, "hugepages"),
+	       mm_size_print(mm_json_u64(result, "hugepages_bytes"), text));
+	if (!mm_json_flag(result, "pages_accounted"))
 		return mmctl_error(MM_EXIT_FAILED, "the states do not sum up to the pool");
 	return MM_EXIT_DONE;
 }

@@ -13,25 +13,25 @@ static void quota_print_account(const json_t *a)
 
 	printf("%-16s %6" PRIu64 " %10s %10s %10s %6" PRIu64 " %8" PRIu64 " %7" PRIu64 " %9" PRIu64
 	       " %-10s %10s %5" PRIu64 " %8" PRIu64 " %s\n",
-	       mmctl_text(a, "account"), mmctl_u64(a, "device"),
-	       mm_size_print(mmctl_u64(a, "used_bytes"), used),
-	       mm_size_print(mmctl_u64(a, "min_bytes"), min),
-	       mm_size_print(mmctl_u64(a, "max_bytes"), max), mmctl_u64(a, "weight"),
-	       mmctl_u64(a, "priority"), mmctl_u64(a, "turn_quantum_max_ms"),
-	       mmctl_u64(a, "turn_priority_max"), mmctl_text(a, "on_timeout"),
-	       mm_size_print(mmctl_u64(a, "host_bytes"), host), mmctl_u64(a, "connections"),
-	       mmctl_u64(a, "revision"), mmctl_text(a, "state"));
+	       mm_json_text(a, "account"), mm_json_u64(a, "device"),
+	       mm_size_print(mm_json_u64(a, "used_bytes"), used),
+	       mm_size_print(mm_json_u64(a, "min_bytes"), min),
+	       mm_size_print(mm_json_u64(a, "max_bytes"), max), mm_json_u64(a, "weight"),
+	       mm_json_u64(a, "priority"), mm_json_u64(a, "turn_quantum_max_ms"),
+	       mm_json_u64(a, "turn_priority_max"), mm_json_text(a, "on_timeout"),
+	       mm_size_print(mm_json_u64(a, "host_bytes"), host), mm_json_u64(a, "connections"),
+	       mm_json_u64(a, "revision"), mm_json_text(a, "state"));
 }
 
 int mmctl_quota_show_run(const struct mmctl *ctl, int argc, char **argv)
 {
-	mm_cleanup(mmctl_json_done) json_t *result = NULL;
+	mm_cleanup(mm_json_done) json_t *result = NULL;
 	const json_t *account;
 	size_t i;
 	int r;
 
-	if (argc > 0)
-		return mmctl_unexpected("quota show", argv[0]);
+	(void)argc;
+	(void)argv;
 	r = mmctl_request(ctl, "quota.show", NULL, &result);
 	if (r != MM_EXIT_DONE)
 		return r;

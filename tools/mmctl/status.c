@@ -11,27 +11,26 @@ static void status_print_pool(const json_t *result)
 	const json_t *device = json_object_get(result, "device");
 	const json_t *pages = json_object_get(result, "pages");
 	const json_t *xfer = json_object_get(result, "xfer");
-	uint64_t page_bytes = mmctl_u64(result, "page_bytes");
+	uint64_t page_bytes = mm_json_u64(result, "page_bytes");
 	char pool[MM_SIZE_TEXT_BYTES], page[MM_SIZE_TEXT_BYTES], streamed[MM_SIZE_TEXT_BYTES];
 
-	printf("device: %s (%s)\n", mmctl_text(device, "name"), mmctl_text(device, "driver"));
+	printf("device: %s (%s)\n", mm_json_text(device, "name"), mm_json_text(device, "driver"));
 	printf("pool: %s in %" PRIu64 " pages of %s; free %" PRIu64 ", weights %" PRIu64
 	       ", slots %" PRIu64 ", kv %" PRIu64 ", other %" PRIu64 "\n",
-	       mm_size_print(mmctl_u64(result, "pool_pages") * page_bytes, pool),
-	       mmctl_u64(result, "pool_pages"), mm_size_print(page_bytes, page),
-	       mmctl_u64(pages, "free"), mmctl_u64(pages, "param"), mmctl_u64(pages, "slot"),
-	       mmctl_u64(pages, "kv"),
-	       mmctl_u64(result, "pool_pages") - mmctl_u64(pages, "free") -
-		       mmctl_u64(pages, "param") - mmctl_u64(pages, "slot") -
-		       mmctl_u64(pages, "kv"));
+	       mm_size_print(mm_json_u64(result, "pool_pages") * page_bytes, pool),
+	       mm_json_u64(result, "pool_pages"), mm_size_print(page_bytes, page),
+	       mm_json_u64(pages, "free"), mm_json_u64(pages, "param"), mm_json_u64(pages, "slot"),
+	       mm_json_u64(pages, "kv"),
+	       mm_json_u64(result, "pool_pages") - mm_json_u64(pages, "free") -
+		       mm_json_u64(pages, "param") - mm_json_u64(pages, "slot") -
+		       mm_json_u64(pages, "kv"));
 	printf("layers away: %" PRIu64 " (at most %" PRIu64 "), plan changes %" PRIu64
 	       ", streamed %s\n",
-	       mmctl_u64(result, "alpha_sum"), mmctl_u64(result, "alpha_sum_max"),
-	       mmctl_u64(result, "plan_changes"),
-	       mm_size_print(mmctl_u64(result, "bytes_streamed"), streamed));
-	printf("xfer: %s, restarts %" PRIu64 "\n",
-	       json_is_true(json_object_get(xfer, "up")) ? "up" : "down",
-	       mmctl_u64(xfer, "restarts"));
+	       mm_json_u64(result, "alpha_sum"), mm_json_u64(result, "alpha_sum_max"),
+	       mm_json_u64(result, "plan_changes"),
+	       mm_size_print(mm_json_u64(result, "bytes_streamed"), streamed));
+	printf("xfer: %s, restarts %" PRIu64 "\n", mm_json_flag(xfer, "up") ? "up" : "down",
+	       mm_json_u64(xfer, "restarts"));
 }
 
 static void status_print_tenants(const json_t *result)
@@ -46,11 +45,11 @@ static void status_print_tenants(const json_t *result)
 	json_array_foreach(json_object_get(result, "tenants"), i, t)
 		printf("%-10" PRIu64 " %-16s %3" PRIu64 " %8" PRIu64 " %6" PRIu64 " %8" PRIu64
 		       " %8" PRIu64 " %3" PRIu64 "/%-3" PRIu64 " %9" PRIu64 " %5s\n",
-		       mmctl_u64(t, "tenant"), mmctl_text(t, "name"), mmctl_u64(t, "device"),
-		       mmctl_u64(t, "pid"), mmctl_u64(t, "account_uid"), mmctl_u64(t, "pages"),
-		       mmctl_u64(t, "kv_chunks"), mmctl_u64(t, "alpha"), mmctl_u64(t, "layers"),
-		       mmctl_u64(t, "steps"),
-		       json_is_true(json_object_get(t, "idle")) ? "yes" : "no");
+		       mm_json_u64(t, "tenant"), mm_json_text(t, "name"), mm_json_u64(t, "device"),
+		       mm_json_u64(t, "pid"), mm_json_u64(t, "account_uid"),
+		       mm_json_u64(t, "pages"), mm_json_u64(t, "kv_chunks"),
+		       mm_json_u64(t, "alpha"), mm_json_u64(t, "layers"), mm_json_u64(t, "steps"),
+		       mm_json_flag(t, "idle") ? "yes" : "no");
 }
 
 static void status_print_stores(const json_t *result)
@@ -64,26 +63,26 @@ static void status_print_stores(const json_t *result)
 	printf("\n%-6s %-16s %10s %-6s %5s %s\n", "STORE", "IDENTITY", "BYTES", "TIER", "REFS",
 	       "STATE");
 	json_array_foreach(json_object_get(result, "stores"), i, s)
-		printf("%-6" PRIu64 " %-16s %10s %-6s %5" PRIu64 " %s\n", mmctl_u64(s, "store"),
-		       mmctl_text(s, "identity"), mm_size_print(mmctl_u64(s, "bytes"), text),
-		       mmctl_text(s, "tier"), mmctl_u64(s, "refs"),
-		       json_is_true(json_object_get(s, "ready")) ? "ready" : "loading");
+		printf("%-6" PRIu64 " %-16s %10s %-6s %5" PRIu64 " %s\n", mm_json_u64(s, "store"),
+		       mm_json_text(s, "identity"), mm_size_print(mm_json_u64(s, "bytes"), text),
+		       mm_json_text(s, "tier"), mm_json_u64(s, "refs"),
+		       mm_json_flag(s, "ready") ? "ready" : "loading");
 }
 
 int mmctl_status_run(const struct mmctl *ctl, int argc, char **argv)
 {
-	mm_cleanup(mmctl_json_done) json_t *result = NULL;
+	mm_cleanup(mm_json_done) json_t *result = NULL;
 	int r;
 
-	if (argc > 0)
-		return mmctl_unexpected("status", argv[0]);
+	(void)argc;
+	(void)argv;
 	r = mmctl_request(ctl, "status", NULL, &result);
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
 		return mmctl_print_json(result);
-	printf("mmd %s, policy %s, up %" PRIu64 " s\n", mmctl_text(result, "version"),
-	       mmctl_text(result, "policy"), mmctl_u64(result, "uptime_ns") / MM_NS_PER_S);
+	printf("mmd %s, policy %s, up %" PRIu64 " s\n", mm_json_text(result, "version"),
+	       mm_json_text(result, "policy"), mm_json_u64(result, "uptime_ns") / MM_NS_PER_S);
 	mmctl_each_device(result, status_print_pool);
 	status_print_tenants(result);
 	status_print_stores(result);

@@ -9,9 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -19,10 +17,8 @@
 #include "libclient/ipc/reach.h"
 #include "tools/mmctl/ctl.h"
 
-#define TIMEOUT_S_DEFAULT 60.0
-#define TIMEOUT_S_MAX     86400.0
-#define POLL_NS           (50 * MM_NS_PER_MS)
-#define WHY_BYTES         (PATH_MAX + 256)
+#define POLL_NS   (50 * MM_NS_PER_MS)
+#define WHY_BYTES (PATH_MAX + 256)
 
 struct waiting {
 	struct mmctl ctl;
@@ -38,42 +34,13 @@ static void waiting_done(struct waiting *w)
 	json_decref(w->status);
 }
 
-static int wait_options_parse(int argc, char **argv, double *ret_timeout_s)
-{
-	const char flag[] = "--timeout";
-	const char *text = NULL;
-	double timeout_s;
-	char *end;
-
-	*ret_timeout_s = TIMEOUT_S_DEFAULT;
-	if (argc == 0)
-		return MM_EXIT_DONE;
-	if (strncmp(argv[0], "--timeout=", sizeof(flag)) == 0)
-		text = argv[0] + sizeof(flag);
-	else if (strcmp(argv[0], flag) == 0 && argc > 1)
-		text = argv[1];
-	else if (strcmp(argv[0], flag) == 0)
-		return mmctl_error(MM_EXIT_USAGE, "%s: needs a value", flag);
-	else
-		return mmctl_unexpected("wait", argv[0]);
-	if (argc > (argc > 1 && text == argv[1] ? 2 : 1))
-		return mmctl_unexpected("wait", argv[argc - 1]);
-	timeout_s = strtod(text, &end);
-	if (end == text || *end || !isfinite(timeout_s) || timeout_s < 0 ||
-	    timeout_s > TIMEOUT_S_MAX)
-		return mmctl_error(MM_EXIT_USAGE, "wait: --timeout: '%s' is not 0 to %g seconds",
-				   text, TIMEOUT_S_MAX);
-	*ret_timeout_s = timeout_s;
-	return MM_EXIT_DONE;
-}
-
 /* Returns true if @device is ready; else @why gets the reason. */
 static bool device_is_ready(const json_t *device, char *why, size_t bytes)
 {
-	const uint64_t ordinal = mmctl_u64(json_object_get(device, "device"), "ordinal");
-	const uint64_t missing = mmctl_u64(json_object_get(device, "pages"), "not_created");
+	const uint64_t ordinal = mm_json_u64(json_object_get(device, "device"), "ordinal");
+	const uint64_t missing = mm_json_u64(json_object_get(device, "pages"), "not_created");
 
-	if (strcmp(mmctl_text(device, "state"), "down") == 0)
+	if (strcmp(mm_json_text(device, "state"), "down") == 0)
 		snprintf(why, bytes, "device %" PRIu64 " is down; mmd's log says why", ordinal);
 	else if (missing)
 		snprintf(why, bytes, "device %" PRIu64 ": %" PRIu64 " pages are not made yet",
@@ -118,7 +85,7 @@ static void error_explain(struct waiting *w)
  */
 static int status_poll(struct waiting *w)
 {
-	mm_cleanup(mmctl_json_done) json_t *status = NULL;
+	mm_cleanup(mm_json_done) json_t *status = NULL;
 	const uint64_t now = mm_now_ns();
 	int r;
 
@@ -152,10 +119,10 @@ static int status_poll_until(struct waiting *w)
 static int print_ready(const struct waiting *w)
 {
 	const double waited_s = (double)(mm_now_ns() - w->begun_ns) / (double)MM_NS_PER_S;
-	mm_cleanup(mmctl_json_done) json_t *answer = NULL;
+	mm_cleanup(mm_json_done) json_t *answer = NULL;
 
 	if (!w->ctl.json) {
-		printf("mmd %s is ready\n", mmctl_text(w->status, "version"));
+		printf("mmd %s is ready\n", mm_json_text(w->status, "version"));
 		return MM_EXIT_DONE;
 	}
 	answer = json_pack("{s:i,s:b,s:f}", "schema", 1, "ready", 1, "waited_s", waited_s);
@@ -164,11 +131,13 @@ static int print_ready(const struct waiting *w)
 
 int mmctl_wait_run(const struct mmctl *ctl, int argc, char **argv)
 {
-	mm_cleanup(waiting_done) struct waiting w = { .ctl = *ctl, .begun_ns = mm_now_ns() };
-	int r = wait_options_parse(argc, argv, &w.timeout_s);
+	mm_cleanup(waiting_done) struct waiting w = { .ctl = *ctl,
+						      .begun_ns = mm_now_ns(),
+						      .timeout_s = ctl->options->timeout_s };
+	int r;
 
-	if (r != MM_EXIT_DONE)
-		return r;
+	(void)argc;
+	(void)argv;
 	if (!*ctl->socket)
 		return mmctl_request(ctl, "status", NULL,
 				     &w.status); /* it prints what is missing */

@@ -13,7 +13,8 @@
 #include "libclient/ipc/reach.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
-#include "tools/lab/common/rpc_client.h"
+#include "libclient/support/json.h"
+#include "tools/common/rpc_client.h"
 
 #define POLL_MS   20
 #define STOP_NS   (60 * MM_NS_PER_S)
@@ -74,12 +75,17 @@ int mm_bench_mmd_explain(struct mm_bench_mmd *d, int error, char *err)
 			   mm_child_last_words(&d->child, words, sizeof(words)));
 }
 
-static int daemon_request(struct mm_bench_mmd *d, const char *method, json_t *params,
-			  json_t **ret_result, char *err)
+int mm_bench_mmd_request(struct mm_bench_mmd *d, const char *method, json_t *params,
+			 json_t **ret_result, char *err)
 {
-	int r = mm_rpc_client_request(d->rpc, method, params, ret_result, err, ERR_BYTES);
+	char why[512];
+	int r = mm_rpc_client_request(d->rpc, MM_RPC_CLIENT_START_NS, method, params, ret_result,
+				      why, sizeof(why));
 
-	return r ? mm_bench_mmd_explain(d, r, err) : 0;
+	if (!r)
+		return 0;
+	(void)daemon_fail(err, r, "%s: %s", method, why);
+	return mm_bench_mmd_explain(d, r, err);
 }
 
 int mm_bench_mmd_start(struct mm_bench_mmd *d, const char *bin_dir, const char *dir,
@@ -105,7 +111,7 @@ int mm_bench_mmd_start(struct mm_bench_mmd *d, const char *bin_dir, const char *
 	r = mm_child_start(&d->child, argv);
 	if (r)
 		return daemon_fail(err, r, "cannot start mmd: %s", strerror(-r));
-	while ((d->rpc = mm_rpc_client_open(d->admin)) < 0) {
+	while ((d->rpc = mm_rpc_client_open(d->admin, d->timeout_ns)) < 0) {
 		char why[PATH_MAX + 256];
 
 		mm_reach_explain(d->admin, -d->rpc, why, sizeof(why));
@@ -133,13 +139,6 @@ void mm_bench_mmd_stop(struct mm_bench_mmd *d)
 
 /* ---- plans ---- */
 
-static uint64_t reply_u64(const json_t *object, const char *key)
-{
-	const json_int_t value = json_integer_value(json_object_get(object, key));
-
-	return value > 0 ? (uint64_t)value : 0;
-}
-
 /* Reads the set in force from the answer to `plan.show`, which lists the layers of each slot. */
 static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set, char *err)
 {
@@ -147,7 +146,7 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 	const json_t *slot, *layer;
 	size_t i, k;
 
-	*set = (struct mm_plan_set){ .beta = (uint32_t)reply_u64(plan, "beta") };
+	*set = (struct mm_plan_set){ .beta = (uint32_t)mm_json_u64(plan, "beta") };
 	json_array_foreach(json_object_get(plan, "slots"), i, slot) {
 		json_array_foreach(json_object_get(slot, "layers"), k, layer)
 			if (json_integer_value(layer) >= 0 && json_integer_value(layer) < layers)
@@ -168,21 +167,18 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 static int plan_is_in_force(struct mm_bench_mmd *d, uint32_t alpha, uint32_t beta, uint32_t layers,
 			    struct mm_plan_set *set, char *err)
 {
-	json_t *shown;
+	mm_cleanup(mm_json_done) json_t *shown = NULL;
 	const json_t *plan;
-	const char *phase;
-	int r = daemon_request(d, "plan.show", NULL, &shown, err);
+	int r = mm_bench_mmd_request(d, "plan.show", NULL, &shown, err);
 
 	if (r)
 		return r;
 	plan = json_array_get(json_object_get(shown, "plans"), 0);
-	phase = json_string_value(json_object_get(plan, "plan_phase"));
-	if (phase && !strcmp(phase, "steady") && reply_u64(plan, "alpha") == alpha &&
-	    (!alpha || reply_u64(plan, "beta") == beta)) {
+	if (!strcmp(mm_json_text(plan, "plan_phase"), "steady") &&
+	    mm_json_u64(plan, "alpha") == alpha && (!alpha || mm_json_u64(plan, "beta") == beta)) {
 		r = read_set(plan, layers, set, err);
 		r = r ? r : 1;
 	}
-	json_decref(shown);
 	return r;
 }
 
@@ -192,7 +188,7 @@ int mm_bench_mmd_set_plan(struct mm_bench_mmd *d, const char *name, uint32_t alp
 	const uint64_t deadline_ns = mm_now_ns() + d->timeout_ns;
 	json_t *done, *params = json_pack("{s:s,s:i,s:i}", "name", name, "layers", (int)alpha,
 					  "slots", (int)beta);
-	int r = daemon_request(d, "plan.set", params, &done, err);
+	int r = mm_bench_mmd_request(d, "plan.set", params, &done, err);
 
 	if (r)
 		return r;
@@ -214,14 +210,14 @@ int mm_bench_mmd_set_plan(struct mm_bench_mmd *d, const char *name, uint32_t alp
 int mm_bench_mmd_status(struct mm_bench_mmd *d, const char *key, uint64_t *ret_value, char *err)
 {
 	const char *dot = strchr(key, '.');
-	json_t *status;
+	mm_cleanup(mm_json_done) json_t *status = NULL;
 	char object[64];
-	int r = daemon_request(d, "status", NULL, &status, err);
+	int r = mm_bench_mmd_request(d, "status", NULL, &status, err);
 
 	if (r)
 		return r;
 	snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
-	*ret_value = reply_u64(dot ? json_object_get(status, object) : status, dot ? dot + 1 : key);
-	json_decref(status);
+	*ret_value =
+		mm_json_u64(dot ? json_object_get(status, object) : status, dot ? dot + 1 : key);
 	return 0;
 }

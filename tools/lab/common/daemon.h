@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "mmd/core/plan/plan.h"
@@ -37,6 +38,16 @@ struct mm_bench_mmd {
  */
 int mm_bench_mmd_start(struct mm_bench_mmd *d, const char *bin_dir, const char *dir,
 		       char *const *flags, char *err);
+
+/**
+ * mm_bench_mmd_request() - make a request to mmd's admin socket
+ * @params:     taken over; NULL: none
+ * @ret_result: a reference that the caller owns; written only on success
+ *
+ * Return: 0; negative errno of mm_rpc_client_request(), or as of mm_bench_mmd_explain().
+ */
+int mm_bench_mmd_request(struct mm_bench_mmd *d, const char *method, json_t *params,
+			 json_t **ret_result, char *err);
 
 /* Checks whether mmd still runs. Return: 0; -ECHILD it has ended. */
 int mm_bench_mmd_check(struct mm_bench_mmd *d, char *err);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,12 +12,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libclient/ipc/reach.h"
 #include "libclient/base/base.h"
+#include "mmd/config/config.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
+#include "tools/lab/common/daemon.h"
 #include "tools/lab/common/device.h"
 #include "tools/lab/common/procs.h"
-#include "tools/lab/common/rpc_client.h"
 
 #define SAMPLE_MS  50
 #define START_NS   (120 * MM_NS_PER_S) /* for mmd to start; generous: sanitizers, two cores */
@@ -40,11 +40,10 @@ struct tenant {
 
 struct run {
 	const struct mm_run_plan *plan;
-	char dir[PATH_BYTES - 64], mmd_dir[PATH_BYTES], mmd_errors[PATH_BYTES];
-	struct mm_child mmd;
+	char dir[PATH_BYTES - 64], mmd_dir[PATH_BYTES];
+	struct mm_bench_mmd mmd;
 	struct tenant tenant[MM_BENCH_TENANTS_MAX];
 	uint32_t n;
-	int rpc;
 	uint64_t layers_remapped_max, bytes_streamed, plan_changes, turns;
 };
 
@@ -68,19 +67,7 @@ static int complain_of(const struct mm_child *child, const char *what)
 	return -ECHILD;
 }
 
-static void run_json_done(json_t **json)
-{
-	json_decref(*json);
-}
-
 /* ---- sampling ---- */
-
-static uint64_t json_u64_of(const json_t *object, const char *key)
-{
-	json_int_t value = json_integer_value(json_object_get(object, key));
-
-	return value > 0 ? (uint64_t)value : 0;
-}
 
 static int run_pause(const struct run *run)
 {
@@ -93,34 +80,28 @@ static int run_pause(const struct run *run)
 	return 0;
 }
 
-/* mmd closes its socket before it ends, so wait for the end; its last words have the reason. */
-static int no_answer(struct run *run)
+/* Return: the answer, a reference that the caller owns; NULL: there is none, which is reported. */
+static json_t *run_status(struct run *run)
 {
-	const uint64_t deadline_ns = mm_now_ns() + STOP_NS;
+	char why[MM_SERVE_ERROR_BYTES];
+	json_t *status = NULL;
 
-	while (!mm_child_ended(&run->mmd) && mm_now_ns() < deadline_ns) {
-		int r = run_pause(run);
-
-		if (r)
-			return r;
-	}
-	if (mm_child_ended(&run->mmd))
-		return complain_of(&run->mmd, "ended too early");
-	run_error("mmd does not answer on its admin socket");
-	return -ETIMEDOUT;
+	if (mm_bench_mmd_request(&run->mmd, "status", NULL, &status, why))
+		run_error("%s", why);
+	return status;
 }
 
 static int run_sample(struct run *run)
 {
-	mm_cleanup(run_json_done) json_t *status = mm_rpc_client_call(run->rpc, "status");
+	mm_cleanup(mm_json_done) json_t *status = run_status(run);
 
 	if (!status)
-		return no_answer(run);
+		return -ECHILD;
 	run->layers_remapped_max =
-		MM_MAX(run->layers_remapped_max, json_u64_of(status, "alpha_sum_max"));
-	run->bytes_streamed = MM_MAX(run->bytes_streamed, json_u64_of(status, "bytes_streamed"));
-	run->plan_changes = MM_MAX(run->plan_changes, json_u64_of(status, "plan_changes"));
-	run->turns = MM_MAX(run->turns, json_u64_of(status, "turns"));
+		MM_MAX(run->layers_remapped_max, mm_json_u64(status, "alpha_sum_max"));
+	run->bytes_streamed = MM_MAX(run->bytes_streamed, mm_json_u64(status, "bytes_streamed"));
+	run->plan_changes = MM_MAX(run->plan_changes, mm_json_u64(status, "plan_changes"));
+	run->turns = MM_MAX(run->turns, mm_json_u64(status, "turns"));
 	return 0;
 }
 
@@ -142,8 +123,8 @@ static int tenant_take_lines(struct tenant *tenant)
 
 static int check_alive(struct run *run)
 {
-	if (mm_child_ended(&run->mmd))
-		return complain_of(&run->mmd, "ended too early");
+	if (mm_child_ended(&run->mmd.child))
+		return complain_of(&run->mmd.child, "ended too early");
 	for (uint32_t t = 0; t < run->n; t++) {
 		struct tenant *tenant = &run->tenant[t];
 		int r;
@@ -179,33 +160,6 @@ static int wait_phase(struct run *run, enum phase phase, uint64_t deadline_ns)
 		if (mm_now_ns() > deadline_ns) {
 			run_error("%u of %u tenants are not %s in time", run->n - there, run->n,
 				  phase == PHASE_READY ? "ready" : "done");
-			return -ETIMEDOUT;
-		}
-		r = run_pause(run);
-		if (r)
-			return r;
-	}
-}
-
-static int wait_mmd(struct run *run)
-{
-	char path[PATH_BYTES + 16];
-	uint64_t deadline_ns = mm_now_ns() + START_NS;
-
-	snprintf(path, sizeof(path), "%s/admin.sock", run->mmd_dir);
-	for (;;) {
-		int r = check_alive(run);
-
-		if (r)
-			return r;
-		run->rpc = mm_rpc_client_open(path);
-		if (run->rpc >= 0)
-			return 0;
-		if (mm_now_ns() > deadline_ns) {
-			char why[sizeof(path) + 256];
-
-			mm_reach_explain(path, -run->rpc, why, sizeof(why));
-			run_error("mmd does not let us in in time: %s", why);
 			return -ETIMEDOUT;
 		}
 		r = run_pause(run);
@@ -259,8 +213,8 @@ static int run_prepare(struct run *run)
 
 	snprintf(run->dir, sizeof(run->dir), "%s/%s-%u", plan->work_dir, plan->label, plan->index);
 	snprintf(run->mmd_dir, sizeof(run->mmd_dir), "%s/mmd", run->dir);
-	snprintf(run->mmd_errors, sizeof(run->mmd_errors), "%s/mmd.log", run->dir);
-	if (mkdir(run->dir, 0700) < 0 || mkdir(run->mmd_dir, 0700) < 0) {
+	snprintf(run->mmd.errors, sizeof(run->mmd.errors), "%s/mmd.log", run->dir);
+	if (mkdir(run->dir, 0700) < 0) {
 		run_error("%s: cannot create: %m", run->dir);
 		return -errno;
 	}
@@ -283,42 +237,29 @@ static void argv_add_words(char **argv, const struct mm_bench_words *words)
 static int run_start_mmd(struct run *run)
 {
 	const struct mm_run_plan *plan = run->plan;
-	char program[PATH_BYTES], pool[32], page[32], devices[2 * MM_BENCH_DEVICES_MAX + 1];
-	char swap[32];
-	char *argv[WORDS_MAX] = { program,
-				  "--dir",
-				  run->mmd_dir,
-				  "--driver",
-				  (char *)driver_name(run),
-				  "--device",
-				  devices,
-				  "--pool",
-				  pool,
-				  "--page",
-				  page,
-				  "--policy",
-				  (char *)mm_policy_names[plan->policy],
-				  "--slots",
-				  (char *)plan->slots,
-				  "--swap-max",
-				  swap };
+	char pool[32], page[32], devices[2 * MM_BENCH_DEVICES_MAX + 1], swap[32];
+	char why[MM_SERVE_ERROR_BYTES];
+	char *argv[WORDS_MAX] = { "--driver",   (char *)driver_name(run),
+				  "--device",   devices,
+				  "--pool",     pool,
+				  "--page",     page,
+				  "--policy",   (char *)mm_policy_name(plan->policy),
+				  "--slots",    (char *)plan->slots,
+				  "--swap-max", swap };
 	size_t at = 0;
 	int r;
 
 	for (uint32_t i = 0; i < plan->devices; i++)
 		at += (size_t)snprintf(devices + at, sizeof(devices) - at, i ? ",%u" : "%u", i);
-	snprintf(program, sizeof(program), "%s/mmd", plan->bin_dir);
 	snprintf(pool, sizeof(pool), "%" PRIu64, plan->pool_bytes);
 	snprintf(page, sizeof(page), "%" PRIu64, plan->page_bytes);
 	/* Enough for any engine; engines use swap space only under some policies. */
 	snprintf(swap, sizeof(swap), "%" PRIu64, 8 * plan->pool_bytes);
 	argv_add_words(argv, &plan->mmd);
-	run->mmd.name = "mmd";
-	run->mmd.err_path = run->mmd_errors;
-	r = mm_child_start(&run->mmd, argv);
+	r = mm_bench_mmd_start(&run->mmd, plan->bin_dir, run->mmd_dir, argv, why);
 	if (r)
-		run_error("cannot start mmd: %s", strerror(-r));
-	return r ? r : wait_mmd(run);
+		run_error("%s", why);
+	return r;
 }
 
 struct tenant_args {
@@ -442,10 +383,12 @@ static int check_pages(struct run *run)
 	uint64_t deadline_ns = mm_now_ns() + STOP_NS, free_pages = 0, pages = 0;
 
 	do {
-		mm_cleanup(run_json_done) json_t *status = mm_rpc_client_call(run->rpc, "status");
+		mm_cleanup(mm_json_done) json_t *status = run_status(run);
 
-		pages = json_u64_of(status, "pool_pages");
-		free_pages = json_u64_of(json_object_get(status, "pages"), "free");
+		if (!status)
+			return -ECHILD;
+		pages = mm_json_u64(status, "pool_pages");
+		free_pages = mm_json_u64(json_object_get(status, "pages"), "free");
 		if (pages && free_pages == pages)
 			return 0;
 		if (run_pause(run) < 0)
@@ -458,11 +401,11 @@ static int check_pages(struct run *run)
 
 static int finish_mmd(struct run *run)
 {
-	kill(run->mmd.pid, SIGTERM);
-	if (!mm_child_wait(&run->mmd, mm_now_ns() + STOP_NS))
-		return complain_of(&run->mmd, "does not end");
-	if (run->mmd.status)
-		return complain_of(&run->mmd, "failed");
+	kill(run->mmd.child.pid, SIGTERM);
+	if (!mm_child_wait(&run->mmd.child, mm_now_ns() + STOP_NS))
+		return complain_of(&run->mmd.child, "does not end");
+	if (run->mmd.child.status)
+		return complain_of(&run->mmd.child, "failed");
 	return 0;
 }
 
@@ -483,8 +426,8 @@ static void run_done(struct run *run)
 {
 	for (uint32_t t = 0; t < run->n; t++)
 		mm_child_done(&run->tenant[t].child);
-	mm_child_done(&run->mmd);
-	mm_close_fd(&run->rpc);
+	mm_child_done(&run->mmd.child);
+	mm_close_fd(&run->mmd.rpc);
 	mm_procs_sweep();
 	free(run);
 }
@@ -554,7 +497,9 @@ int mm_run(const struct mm_run_plan *plan, struct mm_run_result *ret_result)
 	if (!run)
 		return -ENOMEM;
 	run->plan = plan;
-	run->rpc = -1;
+	run->mmd.rpc = -1;
+	run->mmd.signals = plan->signals;
+	run->mmd.timeout_ns = START_NS;
 	run->n = plan->tenants;
 	r = run_prepare(run);
 	if (!r)

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmctl/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/abi.h"
+
+#define MMCTL_AT(field)      MM_OPT_AT(struct mmctl_options, field)
+#define MMCTL_WAIT_MAX_S     86400
+#define MMCTL_PAGE_BYTES_MIN 4096
+
+static mm_opt_parse_fn device_parse, pages_parse;
+
+static const struct mm_opt_choice auto_choice[] = { { "auto", MMCTL_AUTO, NULL },
+						    { .name = NULL } };
+
+static const struct mm_opt_choice slots_choices[] = { { "1", 1, NULL },
+						      { "2", 2, NULL },
+						      { "auto", MMCTL_AUTO,
+							"what makes the shorter step" },
+						      { .name = NULL } };
+
+const struct mm_opt_choice mmctl_timeout_choices[] = {
+	{ "kill", 0, NULL },
+	{ "quarantine", 1, NULL },
+	{ .name = NULL },
+};
+
+static const struct mm_opt shared_options[] = {
+	{ .name = "socket",
+	  .value = "PATH",
+	  .help = "admin socket of mmd",
+	  .type = MM_OPT_TEXT,
+	  MMCTL_AT(socket),
+	  .otherwise = "admin.sock in --dir" },
+	{ .name = "dir",
+	  .value = "DIR",
+	  .help = "directory of mmd",
+	  .type = MM_OPT_TEXT,
+	  MMCTL_AT(dir),
+	  .otherwise = "/run/mmd as root, else $XDG_RUNTIME_DIR/mmd" },
+	{ .name = "device",
+	  .value = "N|UUID",
+	  .help = "only what is on this device: the ordinal that mmd was given, or its UUID "
+		  "(GPU-..., MIG-..., or the beginning of one). Needed where tenants of one name "
+		  "live on several",
+	  .type = MM_OPT_CALL,
+	  MMCTL_AT(device),
+	  .parse = device_parse,
+	  .max = INT32_MAX,
+	  .otherwise = "all" },
+	{ .name = "json",
+	  .help = "print one JSON object instead of text",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(json) },
+	{ .name = NULL },
+};
+
+static const struct mm_opt plan_set_options[] = {
+	{ .name = "layers",
+	  .value = "N|auto",
+	  .help = "so many layers are away from now on; auto hands the decision back to mmd",
+	  .type = MM_OPT_NUMBER,
+	  MMCTL_AT(layers),
+	  .max = MM_LAYERS_MAX,
+	  .choices = auto_choice,
+	  .required = true },
+	{ .name = "slots",
+	  .value = "N",
+	  .help = "through how many slots the layers that cycle are streamed; two need at least "
+		  "two layers away",
+	  .type = MM_OPT_CHOICE,
+	  MMCTL_AT(slots),
+	  .choices = slots_choices,
+	  .preset = "auto" },
+	{ .name = NULL },
+};
+
+#define QUOTA_SIZE(word, text, at)                                                      \
+	.name = word, .value = "SIZE", .help = text, .type = MM_OPT_SIZE, MMCTL_AT(at), \
+	.max = INT64_MAX, .otherwise = "stays"
+#define QUOTA_NUMBER(word, unit, text, at)                                              \
+	.name = word, .value = unit, .help = text, .type = MM_OPT_NUMBER, MMCTL_AT(at), \
+	.max = INT64_MAX, .otherwise = "stays"
+
+/* mmd checks the ranges: these here only keep numbers within those of JSON. */
+static const struct mm_opt quota_set_options[] = {
+	{ QUOTA_SIZE("min", "pages that are kept for it, of one device", min_bytes) },
+	{ QUOTA_SIZE("max", "the most that it may be charged, of one device", max_bytes) },
+	{ QUOTA_NUMBER("weight", "N", "its share when memory is short", weight) },
+	{ QUOTA_NUMBER("priority", "N", "who is served first", priority) },
+	{ .name = "on-timeout",
+	  .value = "NAME",
+	  .help = "what happens to a process that does not give pages back in time",
+	  .type = MM_OPT_CHOICE,
+	  MMCTL_AT(on_timeout),
+	  .choices = mmctl_timeout_choices,
+	  .otherwise = "stays" },
+	{ QUOTA_NUMBER("turn-quantum-max", "MS", "longest turn that its tenants may request",
+		       turn_quantum_max_ms) },
+	{ QUOTA_NUMBER("turn-priority-max", "N",
+		       "highest priority among turns that its tenants may request",
+		       turn_priority_max) },
+	{ .name = "revision",
+	  .value = "N",
+	  .help = "change it only if this is its present revision",
+	  .type = MM_OPT_NUMBER,
+	  MMCTL_AT(revision),
+	  .otherwise = "any" },
+	{ .name = NULL },
+};
+
+static const struct mm_opt wait_options[] = {
+	{ .name = "timeout",
+	  .value = "S",
+	  .help = "how long to wait; 0: look once",
+	  .type = MM_OPT_REAL,
+	  MMCTL_AT(timeout_s),
+	  .most = MMCTL_WAIT_MAX_S,
+	  .unit = "s",
+	  .preset = "60" },
+	{ .name = NULL },
+};
+
+static const struct mm_opt footprint_options[] = {
+	{ .name = "models",
+	  .value = "FILE",
+	  .help = "JSON with an array \"models\": of each name, family, n_layers, and the "
+		  "dimensions of its tensors in layer_tensors and other_tensors; dtype_bytes (2 or "
+		  "4) is of all elements",
+	  .type = MM_OPT_TEXT,
+	  MMCTL_AT(models) },
+	{ .name = "page",
+	  .value = "SIZE,...",
+	  .help = "page sizes to compare, multiples of 4096",
+	  .type = MM_OPT_CALL,
+	  MMCTL_AT(n_pages),
+	  .parse = pages_parse,
+	  .each = MM_OPT_SIZE,
+	  .min = MMCTL_PAGE_BYTES_MIN,
+	  .max = UINT32_MAX,
+	  .preset = "2M,16M,64M" },
+	{ .name = "kv",
+	  .value = "SIZE",
+	  .help = "size of a KV arena",
+	  .type = MM_OPT_SIZE,
+	  MMCTL_AT(kv_bytes),
+	  .preset = "8G" },
+	{ .name = NULL },
+};
+
+static const char text_plan_set[] =
+	"The pages of so many layers of the model are given away now and stay away. The "
+	"change is made at the tenant's next step boundary, and as soon as the pages that"
+	" it needs are free; plan show tells when.";
+
+static const char text_footprint[] =
+	"What models take per tenant at each page size, computed with load's own layout: "
+	"no daemon is needed and no weights are read. DIR is a folder with config.json "
+	"and *.safetensors; if it has model.safetensors.index.json, those that it names. "
+	"Give folders, --models, or both. A KV arena is added. Warnings say what a tenant"
+	" could not have: entries of the map table, mappings of a process.";
+
+static const char text_quota_set[] =
+	"The answer is applied (in force), deferred (taken; pages are reclaimed, and it "
+	"is in force when enough have come), stale (another revision) or conflict (with "
+	"itself, the pool, or mins of other accounts). The last two changed nothing: exit"
+	" status 1. With several devices --device is needed.";
+
+static const char text_wait[] =
+	"It is ready when it has answered, and no device that is meant is down or without"
+	" its pages. Status 3, with the reason, when it is not ready in time, and at once"
+	" where waiting is of no use (permission denied, not a socket of mmd). With "
+	"--json it prints ready (true) and waited_s.";
+
+static const char text_words[] =
+	"MODEL is a tenant's name or id; ids are unique on all devices, and a process "
+	"that uses two devices is two tenants. ACCOUNT is a name of the configuration, or"
+	" uid:N. Sizes are bytes, or end in K, M, G or T: 65536, 512M, 2G.";
+
+static const struct mm_opt_command commands[] = {
+	[MMCTL_STATUS] = { .name = "status",
+			   .arguments = "",
+			   .summary = "all at a glance: of each device its pool and xfer; tenants, "
+				      "host copies of models" },
+	[MMCTL_POOL_SHOW] = { .name = "pool show",
+			      .arguments = "",
+			      .summary = "pages by state of each device, and whether they sum up "
+					 "to its pool" },
+	[MMCTL_PLAN_SHOW] = { .name = "plan show",
+			      .arguments = "[MODEL]",
+			      .summary = "which layers are away and cycle, in which slots of which "
+					 "pages",
+			      .arguments_max = 1 },
+	[MMCTL_PLAN_SET] = { .name = "plan set",
+			     .arguments = "MODEL",
+			     .summary = "how many layers are away, by hand",
+			     .text = text_plan_set,
+			     .sets = { { plan_set_options, 0 } },
+			     .arguments_min = 1,
+			     .arguments_max = 1 },
+	[MMCTL_DEVICES] = { .name = "devices",
+			    .arguments = "",
+			    .summary = "GPUs and MIG instances here, and who manages them",
+			    .text = "Of each: the ordinal that CUDA shows it under here, UUID, "
+				    "name, memory, and who manages it (mmd: the one that answers; "
+				    "another mmd; nobody). Needs no mmd. Which driver is asked: "
+				    "MM_DRIVER of the environment, else that of a running mmd, "
+				    "else cuda." },
+	[MMCTL_FOOTPRINT] = { .name = "footprint",
+			      .arguments = "[DIR...]",
+			      .summary = "what models take, without a daemon",
+			      .text = text_footprint,
+			      .sets = { { footprint_options, 0 } },
+			      .arguments_max = UINT32_MAX },
+	[MMCTL_QUOTA_SHOW] = { .name = "quota show",
+			       .arguments = "",
+			       .summary = "of each account and device: what it uses, may have, and "
+					  "whether its quota is in force" },
+	[MMCTL_QUOTA_SET] = { .name = "quota set",
+			      .arguments = "ACCOUNT",
+			      .summary = "what an account may have, until mmd ends",
+			      .text = text_quota_set,
+			      .sets = { { quota_set_options, 0 } },
+			      .arguments_min = 1,
+			      .arguments_max = 1 },
+	[MMCTL_WAIT] = { .name = "wait",
+			 .arguments = "",
+			 .summary = "until mmd is there and ready",
+			 .text = text_wait,
+			 .sets = { { wait_options, 0 } } },
+};
+static_assert(MM_ARRAY_SIZE(commands) == MMCTL_COMMANDS, "a row for each command");
+
+static const struct mm_opt_section mmctl_sections[] = {
+	{ .title = "Words", .text = text_words, .in_help = true },
+	{ .title = NULL },
+};
+
+const struct mm_opt_program mmctl_program = {
+	.name = "mmctl",
+	.summary = "looks into a running mmd, sets plans by hand, sizes models",
+	.shared = { { shared_options, 0 } },
+	.commands = commands,
+	.n_commands = MMCTL_COMMANDS,
+	.exits = "Exit status: 0 done; 1 refused or failed; 2 usage; 3 mmd cannot be reached, and "
+		 "why, or, with wait, is not ready in time.",
+	.sections = mmctl_sections,
+	.man_section = "1",
+	.see_also = "mmd(8)",
+};
+
+static int options_fail(char *why, const char *what, const char *text)
+{
+	snprintf(why, MM_OPT_ERROR_BYTES, "'%.64s' %s", text, what);
+	return -EINVAL;
+}
+
+static int device_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+{
+	struct mmctl_options *o = into;
+	uint64_t number;
+
+	if ((strncmp(text, "GPU-", 4) == 0 || strncmp(text, "MIG-", 4) == 0) && text[4]) {
+		o->uuid = text;
+		o->device = -1;
+		return 0;
+	}
+	o->uuid = NULL;
+	if (mm_opt_number(opt, text, &number, why) < 0)
+		return options_fail(why, "is neither a number nor a UUID of a device", text);
+	o->device = (int64_t)number;
+	return 0;
+}
+
+static int pages_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+{
+	struct mmctl_options *o = into;
+	char *save = NULL;
+
+	o->n_pages = 0;
+	for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+		if (o->n_pages == MMCTL_PAGE_SIZES_MAX)
+			return options_fail(why, "is one size too many", word);
+		if (mm_opt_number(opt, word, &o->page_bytes[o->n_pages], why) < 0)
+			return -EINVAL;
+		if (o->page_bytes[o->n_pages++] % MMCTL_PAGE_BYTES_MIN)
+			return options_fail(why, "is not a multiple of 4096", word);
+	}
+	return o->n_pages ? 0 : options_fail(why, "has no size", text);
+}
+
+int mmctl_options_parse(int argc, char **argv, struct mmctl_options *ret_options,
+			struct mm_opt_line *ret_line)
+{
+	*ret_options = (struct mmctl_options){
+		.device = -1,
+		.min_bytes = MMCTL_UNSET,
+		.max_bytes = MMCTL_UNSET,
+		.weight = MMCTL_UNSET,
+		.priority = MMCTL_UNSET,
+		.on_timeout = MMCTL_UNSET,
+		.turn_quantum_max_ms = MMCTL_UNSET,
+		.turn_priority_max = MMCTL_UNSET,
+		.revision = MMCTL_UNSET,
+	};
+	return mm_opt_main(&mmctl_program, argc, argv, ret_options, ret_line);
+}

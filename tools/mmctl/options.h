@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options - the command line of mmctl
+ *
+ * Concept:   One table (libclient/support/options.h) has the options of all subcommands, of which
+ *            each reads those that it has from one struct.
+ * Ownership: texts are borrowed from argv.
+ * Threading: one thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libclient/support/options.h"
+
+#define MMCTL_PAGE_SIZES_MAX 8
+#define MMCTL_UNSET          UINT64_MAX       /* the option was not given */
+#define MMCTL_AUTO           (UINT64_MAX - 1) /* "auto" */
+
+enum mmctl_command_index {
+	MMCTL_STATUS,
+	MMCTL_POOL_SHOW,
+	MMCTL_PLAN_SHOW,
+	MMCTL_PLAN_SET,
+	MMCTL_DEVICES,
+	MMCTL_FOOTPRINT,
+	MMCTL_QUOTA_SHOW,
+	MMCTL_QUOTA_SET,
+	MMCTL_WAIT,
+	MMCTL_COMMANDS
+};
+
+struct mmctl_options {
+	const char *socket, *dir; /* NULL: not given */
+	int64_t device;           /* ordinal; -1: all devices, or the one that uuid names */
+	const char *uuid;         /* GPU-…, MIG-…, or the beginning of one; NULL: not given */
+	bool json;
+	/* For plan set; MMCTL_AUTO: mmd decides. */
+	uint64_t layers, slots;
+	/* For quota set; MMCTL_UNSET: stays. */
+	uint64_t min_bytes, max_bytes, weight, priority;
+	uint64_t on_timeout; /* among mmctl_timeout_choices */
+	uint64_t turn_quantum_max_ms, turn_priority_max, revision;
+	double timeout_s; /* for wait */
+	/* For footprint. */
+	const char *models; /* path of a file of shapes; NULL: none */
+	uint64_t page_bytes[MMCTL_PAGE_SIZES_MAX];
+	size_t n_pages;
+	uint64_t kv_bytes;
+};
+
+extern const struct mm_opt_program mmctl_program;
+extern const struct mm_opt_choice mmctl_timeout_choices[];
+
+/* As mm_opt_main(). */
+int mmctl_options_parse(int argc, char **argv, struct mmctl_options *ret_options,
+			struct mm_opt_line *ret_line);
