@@ -442,6 +442,15 @@ def test_no_daemon(root, model_dirs):
     assert code == 3 and str(root) in one_sentence(errors)
 
 
+def test_refused_by_mmd(root, start, model_dirs):
+    """An mmd that answers and refuses is reachable: its device is not the one that was asked for."""
+    d = start()
+    d.env["MM_SOFTGPU_DEVICES"] = "2"
+    code, _, errors = run(BIN / "mmserve", "--model", model_dirs[0], "--socket", d.dir / "tenant.sock", "--requests",
+                          make_requests(root / "requests.jsonl", 1), "--device", 1, env=d.env)
+    assert code == 1 and "mmd refused" in one_sentence(errors), errors
+
+
 def test_no_driver(root):
     code, _, errors = run(BIN / "mmd", "--dir", root / "d", "--driver", root / "libnone.so")
     assert code == 1 and "libnone.so" in errors

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "libclient/base/base.h"
+#include "libclient/support/json.h"
+#include "libclient/support/options.h"
 #include "tools/mmserve/engine/check.h"
 #include "tools/mmserve/engine/config.h"
 #include "tools/mmserve/engine/engine.h"
@@ -19,8 +21,6 @@
 #include "tools/mmserve/engine/packs.h"
 #include "tools/mmserve/engine/print.h"
 #include "tools/mmserve/engine/progress.h"
-
-#define EXIT_NO_DAEMON 3
 
 static volatile sig_atomic_t stop_requested;
 
@@ -131,19 +131,19 @@ static int open_memory(struct serve *s)
 					    .mode = (enum mm_turn_mode)s->o.turn_mode,
 					    .priority = s->o.turn_priority,
 					    .quantum_ns = s->o.turn_quantum_ms * MM_NS_PER_MS };
-	bool connected = true;
+	bool reachable = true;
 	int r;
 
 	mm_serve_packs_make(&s->arch, &s->packs);
 	if (s->o.plain)
 		r = mm_memory_plain_open(&s->gpu, s->o.model, packed, &s->memory, s->err);
 	else
-		r = mm_memory_mmd_open(&opts, s->o.model, packed, &s->memory, &connected, s->err);
+		r = mm_memory_mmd_open(&opts, s->o.model, packed, &s->memory, &reachable, s->err);
 	if (!r && turns.mode != MM_TURN_NONE)
 		r = mm_memory_mmd_take_turns(&s->memory, &turns, s->err);
 	if (!r)
 		return 0;
-	return connected ? EXIT_FAILURE : EXIT_NO_DAEMON;
+	return reachable ? MM_EXIT_FAILED : MM_EXIT_UNREACHABLE;
 }
 
 /*
@@ -207,41 +207,37 @@ static int start_engine(struct serve *s)
 
 static int write_summary(struct serve *s, json_t *summary)
 {
-	json_t *line = json_pack("{s:O}", "summary", summary);
-	int r = 0;
+	mm_cleanup(mm_json_done) json_t *line = json_pack("{s:O}", "summary", summary);
+	int r = 0, printed;
 
 	if (s->out && (json_dumpf(line, s->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) ||
 		       fputc('\n', s->out) == EOF || fflush(s->out)))
 		r = -EIO;
-	json_decref(line);
 	if (s->o.json) {
-		json_dumpf(summary, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
-		putchar('\n');
+		printed = mm_json_print(summary, JSON_COMPACT | JSON_REAL_PRECISION(12));
 	} else {
 		mm_print_summary(stdout, summary);
+		printed = fflush(stdout) ? -EIO : 0;
 	}
-	return fflush(stdout) ? -EIO : r;
+	return printed ? printed : r;
 }
 
 static void add_weights(json_t *summary, const struct mm_model_info *model)
 {
-	json_object_set_new(summary, "weights_tensor_bytes",
-			    json_integer((json_int_t)model->tensor_bytes));
-	json_object_set_new(summary, "weights_device_bytes",
-			    json_integer((json_int_t)model->device_bytes));
-	json_object_set_new(summary, "weights_waste_bytes",
-			    json_integer((json_int_t)model->waste_bytes));
+	mm_json_put_u64(summary, "weights_tensor_bytes", model->tensor_bytes);
+	mm_json_put_u64(summary, "weights_device_bytes", model->device_bytes);
+	mm_json_put_u64(summary, "weights_waste_bytes", model->waste_bytes);
 }
 
 static int mmserve_report(struct serve *s)
 {
-	json_t *summary = mm_report_summary(&s->requests, &s->engine.stats);
+	mm_cleanup(mm_json_done) json_t *summary =
+		mm_report_summary(&s->requests, &s->engine.stats);
 	int r;
 
 	if (s->memory.model.device_bytes)
 		add_weights(summary, &s->memory.model);
 	r = write_summary(s, summary);
-	json_decref(summary);
 	snprintf(s->err, sizeof(s->err), "cannot write the output");
 	return r;
 }
@@ -290,21 +286,21 @@ static int mmserve_run(struct serve *s)
 	if (mm_config_load(s->o.model, &s->arch, s->err) ||
 	    mm_serve_check_files(s->o.model, &s->arch, s->err) || read_requests(s) ||
 	    open_output(s) || open_gpu(s))
-		return mmserve_fail(s, EXIT_FAILURE);
+		return mmserve_fail(s, MM_EXIT_FAILED);
 	if (!s->o.json && !s->o.sync)
 		mm_progress_start(&s->progress, STDERR_FILENO, s->o.model);
 	r = open_memory(s);
 	if (r)
 		return mmserve_fail(s, r);
 	if (start_engine(s))
-		return mmserve_fail(s, EXIT_FAILURE);
+		return mmserve_fail(s, MM_EXIT_FAILED);
 	r = mmserve_serve(s);
 	mm_progress_stop(&s->progress);
 	if (r)
-		return mmserve_fail(s, EXIT_FAILURE);
+		return mmserve_fail(s, MM_EXIT_FAILED);
 	if (mmserve_report(s))
-		return mmserve_fail(s, EXIT_FAILURE);
-	return s->engine.stats.checksum_failures ? EXIT_FAILURE : EXIT_SUCCESS;
+		return mmserve_fail(s, MM_EXIT_FAILED);
+	return s->engine.stats.checksum_failures ? MM_EXIT_FAILED : MM_EXIT_DONE;
 }
 
 int main(int argc, char **argv)

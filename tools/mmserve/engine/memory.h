@@ -82,17 +82,18 @@ int mm_memory_plain_open(const struct mm_gpu_api *gpu, const char *dir,
 
 /**
  * mm_memory_mmd_open() - connect to mmd and load the model through it
- * @opts:       options of mm_client_open()
- * @dir:        folder of the model
- * @model_opts: packing list; NULL: none
- * @ret_memory: written only on success; give back with mm_memory_close()
- * @err:        gets the sentence of a failure; MM_SERVE_ERROR_BYTES
+ * @opts:          options of mm_client_open()
+ * @dir:           folder of the model
+ * @model_opts:    packing list; NULL: none
+ * @ret_memory:    written only on success; give back with mm_memory_close()
+ * @ret_reachable: always written: false if no mmd answered, true also if one refused
+ * @err:           gets the sentence of a failure; MM_SERVE_ERROR_BYTES
  *
- * Return: 0; negative errno of mm_client_open() (then *@ret_connected is false) or mm_model_load().
+ * Return: 0; negative errno of mm_client_open() or mm_model_load().
  */
 int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 		       const struct mm_model_opts *model_opts, struct mm_memory *ret_memory,
-		       bool *ret_connected, char *err);
+		       bool *ret_reachable, char *err);
 
 /**
  * mm_memory_mmd_take_turns() - compute only in turns, like other tenants of the device that do

@@ -289,15 +289,37 @@ static int mmd_memory_model_load(struct mm_memory *m, const char *dir,
 	return 0;
 }
 
+/* True if nobody let the engine in; else mmd did, and refused, or the driver failed. */
+static bool mmd_is_unreachable(int error)
+{
+	switch (-error) {
+	case ENOENT:
+	case ENOTDIR:
+	case ENOTSOCK:
+	case EPROTOTYPE:
+	case ENAMETOOLONG:
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case EPIPE:
+	case EACCES:
+	case EPERM:
+	case EAGAIN:
+	case ETIMEDOUT:
+		return true;
+	default:
+		return false;
+	}
+}
+
 int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 		       const struct mm_model_opts *model_opts, struct mm_memory *ret_memory,
-		       bool *ret_connected, char *err)
+		       bool *ret_reachable, char *err)
 {
 	mm_cleanup(mm_memory_close) struct mm_memory m = { 0 };
 	struct mmd_memory *s = calloc(1, sizeof(*s));
 	int r;
 
-	*ret_connected = true;
+	*ret_reachable = true;
 	snprintf(err, MM_SERVE_ERROR_BYTES, "out of memory");
 	if (!s)
 		return -ENOMEM;
@@ -306,7 +328,7 @@ int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 	s->dir = dir;
 	r = mm_client_open(opts, &s->client, err, MM_SERVE_ERROR_BYTES);
 	if (r) {
-		*ret_connected = false;
+		*ret_reachable = !mmd_is_unreachable(r);
 		return r;
 	}
 	r = mmd_memory_model_load(&m, dir, model_opts, err);

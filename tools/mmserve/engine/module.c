@@ -11,30 +11,32 @@
 #include "tools/mmserve/engine/config.h"
 
 struct module_choice {
-	const char *name;
 	const char *file, *fast_file; /* fast_file NULL: same as file */
 	bool software;                /* the software GPU runs it, else a CUDA device */
 	const char *absent;           /* why the file may be missing */
 };
 
+/* Values are indices of modules[]. */
+const struct mm_opt_choice mm_serve_module_choices[] = {
+	{ "host", 0, "on the software GPU" },
+	{ "emulated", 1, "the CUDA kernels, on the software GPU" },
+	{ "cuda", 2, "on a CUDA device" },
+	{ NULL, 0, NULL },
+};
+
 static const struct module_choice modules[] = {
-	{ "host", "libmm-kernels-host.so", "libmm-kernels-host-fast.so", true,
+	{ "libmm-kernels-host.so", "libmm-kernels-host-fast.so", true,
 	  "the build is not complete" },
-	{ "emulated", "libmm-kernels-emulated.so", NULL, true, "the build is not complete" },
-	{ "cuda", "mm-kernels-cuda.fatbin", NULL, false, "it was built without nvcc" },
+	{ "libmm-kernels-emulated.so", NULL, true, "the build is not complete" },
+	{ "mm-kernels-cuda.fatbin", NULL, false, "it was built without nvcc" },
 };
 
 static const struct module_choice *module_find(const char *name)
 {
-	for (size_t i = 0; i < MM_ARRAY_SIZE(modules); i++)
-		if (strcmp(modules[i].name, name) == 0)
-			return &modules[i];
+	for (const struct mm_opt_choice *c = mm_serve_module_choices; c->name; c++)
+		if (strcmp(c->name, name) == 0)
+			return &modules[c->value];
 	return NULL;
-}
-
-bool mm_serve_module_known(const char *name)
-{
-	return module_find(name);
 }
 
 static int module_beside(const char *file, char *path)

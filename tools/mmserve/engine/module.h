@@ -11,6 +11,7 @@
 #pragma once
 
 #include "kernels/blas/backend.h"
+#include "libclient/support/options.h"
 #include "tools/mmserve/engine/options.h"
 
 /**
@@ -26,5 +27,5 @@
 int mm_serve_module(const struct mm_serve_options *o, const struct mm_gpu_api *gpu, char *path,
 		    enum mm_gemm_kind *ret, char *err);
 
-/* Return: true if @name is the name of a module, so that it needs no path. */
-bool mm_serve_module_known(const char *name);
+/* The names of modules that need no path. */
+extern const struct mm_opt_choice mm_serve_module_choices[];

@@ -2,8 +2,7 @@
 /*
  * options - mmserve's command line
  *
- * Concept:   parsed once into a plain struct. A wrong argument is named on stderr; the help is
- *            printed only with --help.
+ * Concept:   parsed once, by a table (libclient/support/options.h), into a plain struct.
  * Ownership: a plain value; its strings point into argv.
  * Threading: none; the caller's.
  */

@@ -62,12 +62,6 @@ static int model_file_add(const struct plain_model_opener *o, struct mm_plain_mo
 	return 0;
 }
 
-static void plain_dir_close(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
-
 static int plain_file_compare(const void *a, const void *b)
 {
 	const struct mm_plain_file *x = a, *y = b;
@@ -77,7 +71,7 @@ static int plain_file_compare(const void *a, const void *b)
 
 static int files_list_dir(const struct plain_model_opener *o, struct mm_plain_model *m)
 {
-	mm_cleanup(plain_dir_close) DIR *d = opendir(o->dir);
+	mm_cleanup(mm_close_dir) DIR *d = opendir(o->dir);
 	const struct dirent *entry;
 	int r = 0;
 

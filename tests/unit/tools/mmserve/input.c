@@ -16,10 +16,8 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
-#include "libclient/base/percentile.h"
 #include "tools/mmserve/engine/config.h"
 #include "tools/mmserve/sched/kvarena.h"
-#include "tools/mmserve/engine/options.h"
 #include "tools/mmserve/engine/report.h"
 #include "tools/mmserve/engine/requests.h"
 
@@ -470,59 +468,6 @@ static void test_ids(void **state)
 	unlink(path);
 }
 
-static const struct {
-	const char *args[8];
-	int status; /* -1: it would serve */
-} command_lines[] = {
-	{ { "--model", "m", "--trace", "t" }, -1 },
-	{ { "--model", "m", "--requests", "t", "--kv-share", "64M", "--plain" }, -1 },
-	{ { "--model", "m", "--trace", "t", "--kv-layout", "separate" }, -1 },
-	{ { "--model", "m", "--trace", "t", "--kv-layout", "diagonal" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--kv-dtype", "f16" }, -1 },
-	{ { "--model", "m", "--trace", "t", "--kv-dtype", "f8" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--admit", "full" }, -1 },
-	{ { "--model", "m", "--trace", "t", "--admit", "nobody" }, 2 },
-	{ { "--help" }, 0 },
-	{ { "--version" }, 0 },
-	{ { NULL }, 2 },
-	{ { "--model", "m" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--requests", "r" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--frob" }, 2 },
-	{ { "--model", "m", "--trace" }, 2 },
-	{ { "--model", "m", "--trace", "t", "more" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--limit", "-1" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--limit", "0" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--limit", "1x" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--kv-share", "64Q" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--kv-share", "99999999999999T" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--time-scale", "inf" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--time-scale", "0" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--time-scale", "2.5", "--device-times" }, -1 },
-	{ { "--model", "m", "--trace", "t", "--max-batched-tokens", "3" }, 2 },
-	{ { "--model", "m", "--trace", "t", "--plain", "--socket", "s" }, 2 },
-	{ { "--model", "", "--trace", "t" }, 2 },
-};
-
-static void test_command_lines(void **state)
-{
-	struct mm_serve_options o;
-
-	(void)state;
-	for (size_t i = 0; i < MM_ARRAY_SIZE(command_lines); i++) {
-		char *argv[10] = { (char *)"mmserve" };
-		int argc = 1;
-
-		while (argc < 9 && command_lines[i].args[argc - 1]) {
-			argv[argc] = (char *)(uintptr_t)command_lines[i].args[argc - 1];
-			argc++;
-		}
-		optind = 0;
-		print_message("case %zu\n", i);
-		assert_int_equal(mm_serve_options_parse(argc, argv, &o), command_lines[i].status);
-	}
-	assert_int_equal(o.block_tokens, 16);
-}
-
 static void test_chunk_sizes(void **state)
 {
 	static const struct {
@@ -614,24 +559,17 @@ static void test_arena_layouts(void **state)
 	mm_kv_arena_done(&apart);
 }
 
-static void test_percentile(void **state)
-{
-	double v[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
-
-	(void)state;
-	assert_true(mm_percentile(v, 10, 50) == 5 && mm_percentile(v, 10, 99) == 10);
-	assert_true(mm_percentile(v, 10, 0) == 1 && mm_percentile(v, 1, 99) == 1);
-	assert_true(mm_percentile(NULL, 0, 50) == 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),        cmocka_unit_test(test_good_configs),
-		cmocka_unit_test(test_bad_requests),  cmocka_unit_test(test_good_requests),
-		cmocka_unit_test(test_ids),           cmocka_unit_test(test_command_lines),
-		cmocka_unit_test(test_chunk_sizes),   cmocka_unit_test(test_fixed_chunk_sizes),
-		cmocka_unit_test(test_arena_layouts), cmocka_unit_test(test_percentile),
+		cmocka_unit_test(test_config),
+		cmocka_unit_test(test_good_configs),
+		cmocka_unit_test(test_bad_requests),
+		cmocka_unit_test(test_good_requests),
+		cmocka_unit_test(test_ids),
+		cmocka_unit_test(test_chunk_sizes),
+		cmocka_unit_test(test_fixed_chunk_sizes),
+		cmocka_unit_test(test_arena_layouts),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
