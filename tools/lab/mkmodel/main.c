@@ -3,9 +3,7 @@
  * mkmodel - writes models in Hugging Face's layout, from a llama2.c checkpoint, from a seed, or
  * without weights.
  */
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
@@ -18,14 +16,14 @@
 static int mkmodel_fail(const char *err)
 {
 	fprintf(stderr, "mkmodel: %s\n", err);
-	return EXIT_FAILURE;
+	return MM_EXIT_FAILED;
 }
 
 static int write_model(const struct mk_source *source, const char *dir, const struct mk_options *o)
 {
 	char err[MK_ERROR_BYTES];
 
-	return mk_write(source, dir, &o->format, err) ? mkmodel_fail(err) : EXIT_SUCCESS;
+	return mk_write(source, dir, &o->format, err) ? mkmodel_fail(err) : MM_EXIT_DONE;
 }
 
 static int run_llama2c(const struct mk_options *o, const char *path, const char *dir)
@@ -40,9 +38,12 @@ static int run_llama2c(const struct mk_options *o, const char *path, const char 
 	return write_model(&source, dir, o);
 }
 
-/* Writes a model. @base: sizes that the options are applied to; @row: if NULL, files are sparse. */
-static int write_shape(const struct mk_options *o, const struct mm_arch *base, mk_row_fn *row,
-		       const char *dir)
+/*
+ * Writes a model to the last argument. @base: sizes that the options are applied to; @row: if NULL,
+ * files are sparse.
+ */
+static int write_shape(const struct mk_options *o, const struct mm_opt_line *line,
+		       const struct mm_arch *base, mk_row_fn *row)
 {
 	struct mk_random r = { *base, o->seed };
 	char err[MK_ERROR_BYTES];
@@ -50,9 +51,9 @@ static int write_shape(const struct mk_options *o, const struct mm_arch *base, m
 
 	mk_options_apply(o, &r.arch);
 	if (mk_arch_check(&r.arch, err))
-		return mk_usage(err, "the model");
+		return mm_opt_refuse(&mk_program, line->command, "the model: %s", err);
 	source = (struct mk_source){ r.arch, row, &r };
-	return write_model(&source, dir, o);
+	return write_model(&source, line->argv[line->argc - 1], o);
 }
 
 static struct mm_arch small_arch(enum mm_family family)
@@ -69,38 +70,13 @@ static struct mm_arch small_arch(enum mm_family family)
 				 .tied = opt };
 }
 
-static int unknown_shape(const char *name)
-{
-	char known[MM_SHAPE_NAMES_BYTES];
-
-	mm_shape_names(known, sizeof(known));
-	fprintf(stderr, "mkmodel: --shape: '%s' is none of: %s\n", name, known);
-	return MK_EXIT_USAGE;
-}
-
 /* Writes a model of the shape that the options give. @row: if NULL, files are sparse. */
-static int run_shaped(const struct mk_options *o, mk_row_fn *row, const char *dir)
+static int run_shaped(const struct mk_options *o, const struct mm_opt_line *line, mk_row_fn *row)
 {
-	const struct mm_shape *shape = o->shape ? mm_shape_find(o->shape) : NULL;
-	struct mm_arch base;
+	const enum mm_family family = o->family ? (enum mm_family)(o->family - 1) : MM_FAMILY_LLAMA;
+	const struct mm_arch base = o->shape ? mm_shape_find(o->shape)->arch : small_arch(family);
 
-	if (o->shape && !shape)
-		return unknown_shape(o->shape);
-	if (o->shape && o->family_given)
-		return mk_usage("is the model's own", "--family");
-	base = shape ? shape->arch : small_arch(o->given.family);
-	return write_shape(o, &base, row, dir);
-}
-
-static int run_sparse(const struct mk_options *options, const char *dir)
-{
-	struct mk_options o = *options;
-
-	if (!o.dtype_given)
-		o.format.dtype = MM_DTYPE_F16;
-	if (!o.vector_dtype_given)
-		o.format.vector_dtype = o.format.dtype;
-	return run_shaped(&o, NULL, dir);
+	return write_shape(o, line, &base, row);
 }
 
 static void shapes_print(const struct mk_shapes *shapes)
@@ -116,60 +92,47 @@ static void shapes_print(const struct mk_shapes *shapes)
 	}
 }
 
-/* Writes the models of a list of shapes into @dir; NULL: prints the list. */
-static int run_shapes(const struct mk_options *o, const char *path, const char *dir)
+/* Writes a model of a list of shapes, or prints the list. */
+static int run_shapes(const struct mk_options *o, const struct mm_opt_line *line)
 {
 	mm_cleanup(mk_shapes_done) struct mk_shapes shapes = { 0 };
+	struct mm_opt_near near = { .word = o->model };
 	char err[MK_ERROR_BYTES];
 
-	if (mk_shapes_read(path, &shapes, err))
+	if (mk_shapes_read(line->argv[0], &shapes, err))
 		return mkmodel_fail(err);
-	if (!dir) {
+	if (!o->model) {
 		shapes_print(&shapes);
-		return EXIT_SUCCESS;
+		return mm_opt_flush(&mk_program, MM_EXIT_DONE);
 	}
-	for (size_t i = 0; i < shapes.n; i++)
+	near.bytes = strlen(o->model);
+	for (size_t i = 0; i < shapes.n; i++) {
 		if (!strcmp(shapes.all[i].name, o->model))
-			return write_shape(o, &shapes.all[i].arch, mk_random_row, dir);
-	return mk_usage("is not in the list of shapes", o->model);
+			return write_shape(o, line, &shapes.all[i].arch, mk_random_row);
+		mm_opt_near_offer(&near, shapes.all[i].name);
+	}
+	return mm_opt_refuse(&mk_program, line->command,
+			     "--model: '%.64s' is not in the list of shapes%s%s", o->model,
+			     near.best ? "; did you mean " : "", near.best ? near.best : "");
 }
 
 int main(int argc, char **argv)
 {
+	struct mm_opt_line line;
 	struct mk_options o;
-	const int r = mk_options_parse(argc, argv, &o);
-	char **rest = argv + optind;
-	const int n = argc - optind;
+	const int status = mk_options_parse(argc, argv, &o, &line);
 
-	if (r >= 0)
-		return r;
-	if (n < 1)
-		return mk_usage("say llama2c, random, shapes or sparse", "command");
-	if (o.shape && strcmp(rest[0], "sparse") && strcmp(rest[0], "random"))
-		return mk_usage("is an option of random and sparse", "--shape");
-	if (!strcmp(rest[0], "llama2c")) {
-		if (o.of_random)
-			return mk_usage("only dtypes and --shards may be given", "llama2c");
-		return n == 3 ? run_llama2c(&o, rest[1], rest[2])
-			      : mk_usage("needs CHECKPOINT and OUT_DIR", "llama2c");
+	if (status >= 0)
+		return status;
+	switch ((enum mk_command)line.command) {
+	case MK_LLAMA2C:
+		return run_llama2c(&o, line.argv[0], line.argv[1]);
+	case MK_RANDOM:
+		return run_shaped(&o, &line, mk_random_row);
+	case MK_SPARSE:
+		return run_shaped(&o, &line, NULL);
+	case MK_SHAPES:
+		return run_shapes(&o, &line);
 	}
-	if (!strcmp(rest[0], "random")) {
-		if (o.model)
-			return mk_usage("is an option of shapes", "--model");
-		return n == 2 ? run_shaped(&o, mk_random_row, rest[1])
-			      : mk_usage("needs OUT_DIR", "random");
-	}
-	if (!strcmp(rest[0], "sparse")) {
-		if (o.model)
-			return mk_usage("is an option of shapes", "--model");
-		return n == 2 ? run_sparse(&o, rest[1]) : mk_usage("needs OUT_DIR", "sparse");
-	}
-	if (strcmp(rest[0], "shapes"))
-		return mk_usage("unknown command", rest[0]);
-	if (o.family_given)
-		return mk_usage("is the listed model's", "--family");
-	if (n == 2 && !o.of_random)
-		return run_shapes(&o, rest[1], NULL);
-	return n == 3 && o.model ? run_shapes(&o, rest[1], rest[2])
-				 : mk_usage("needs FILE, and OUT_DIR with --model NAME", "shapes");
+	return MM_EXIT_USAGE;
 }

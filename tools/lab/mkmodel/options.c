@@ -2,129 +2,63 @@
 #include "tools/lab/mkmodel/options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/model/shapes.h"
+#include "tools/lab/mkmodel/config.h"
 
-static const char mkmodel_help[] =
-	"Usage: mkmodel llama2c CHECKPOINT OUT_DIR [--dtype TYPE] [--shards N]\n"
-	"       mkmodel random OUT_DIR [--shape NAME] [options]\n"
-	"       mkmodel shapes FILE\n"
-	"       mkmodel shapes FILE OUT_DIR --model NAME [options]\n"
-	"       mkmodel sparse OUT_DIR [--shape NAME] [options]\n"
-	"\n"
-	"Writes OUT_DIR/config.json and OUT_DIR/model.safetensors as Hugging Face lays them out.\n"
-	"\n"
-	"  llama2c            converts a llama2.c checkpoint (version 0)\n"
-	"  random             random weights that depend on the model and the seed only\n"
-	"  shapes             lists the models in FILE (models.json); or the same as random, with\n"
-	"                     the shape of one of them: the sizes that are given replace its own,\n"
-	"                     and the others keep their proportions\n"
-	"\n"
-	"  sparse             no weights: files of the right shape and length that take no disk "
-	"and\n"
-	"                     read as zeros, for devices that keep time instead of computing\n"
-	"\n"
-	"      --dtype TYPE         of matrices: f32 (default), f16 (sparse: default) or bf16\n"
-	"      --vector-dtype TYPE  of norms and biases (default: as --dtype)\n"
-	"      --shards N           model-0000i-of-0000N.safetensors and an index\n"
-	"      --model NAME         in the list of shapes\n"
-	"      --shape NAME         random, sparse: a model that is built in, e.g. OPT-30B; sizes\n"
-	"                           that are given replace its own, others keep their proportions\n"
-	"      --family NAME        llama (default), qwen2 or opt\n"
-	"      --hidden N           hidden size (default 256)\n"
-	"      --layers N           (default 8)\n"
-	"      --heads N            attention heads (default 8)\n"
-	"      --kv-heads N         KV heads (default: as many as heads)\n"
-	"      --ffn N              size of the feed-forward layer (default: 3 x hidden, opt 4 x)\n"
-	"      --vocab N            (default 512)\n"
-	"      --max-position N     longest sequence (default 2048)\n"
-	"      --embed-dim N        opt: of the embedding, projected to the hidden size\n"
-	"      --post-norm          opt: norms behind their blocks, as in OPT-350m\n"
-	"      --tied               the head is the embedding (default with opt)\n"
-	"      --untied             it is not\n"
-	"      --rope-theta X       (default 10000)\n"
-	"      --rope-scaling TEXT  linear:FACTOR or llama3:FACTOR,LOW,HIGH,ORIGINAL\n"
-	"      --seed N             (default 0)\n"
-	"  -h, --help\n"
-	"      --version\n"
-	"\n"
-	"Exit status: 0 done, 1 failed, 2 wrong arguments.\n";
-
-int mk_usage(const char *what, const char *which)
-{
-	fprintf(stderr, "mkmodel: %s: %s (see mkmodel --help)\n", which, what);
-	return MK_EXIT_USAGE;
-}
-
-static int parse_u64(const char *text, uint64_t max, uint64_t *ret_value)
-{
-	char *end;
-	unsigned long long value;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || *end || end == text || *text == '-' || value > max)
-		return -EINVAL;
-	*ret_value = value;
-	return 0;
-}
-
-static int dtype_parse(const char *text, enum mm_dtype *ret_dtype)
-{
-	static const char *const names[] = {
-		[MM_DTYPE_F32] = "f32", [MM_DTYPE_F16] = "f16", [MM_DTYPE_BF16] = "bf16"
-	};
-
-	for (enum mm_dtype d = MM_DTYPE_F32; d <= MM_DTYPE_BF16; d++) {
-		if (!strcmp(text, names[d])) {
-			*ret_dtype = d;
-			return 0;
-		}
+#define AT(field) MM_OPT_AT(struct mk_options, field)
+#define SIZE(name, field, help, most, otherwise_)                                           \
+	{                                                                                   \
+		name, "N", help, MM_OPT_NUMBER, AT(given.field),                            \
+			.min = 1, .max = (most), .otherwise = otherwise_ ", or the shape's" \
 	}
-	return -EINVAL;
-}
 
-static int parse_family(const char *text, enum mm_family *ret_family)
-{
-	for (enum mm_family f = 0; f < MM_FAMILY_COUNT; f++) {
-		if (!strcmp(text, mm_family_name(f))) {
-			*ret_family = f;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
+static const struct mm_opt_choice dtype_choices[] = {
+	{ "f32", MM_DTYPE_F32, NULL },
+	{ "f16", MM_DTYPE_F16, NULL },
+	{ "bf16", MM_DTYPE_BF16, NULL },
+	{ NULL, 0, NULL },
+};
+static const struct mm_opt_choice family_choices[] = {
+	{ "llama", 1 + MM_FAMILY_LLAMA, NULL },
+	{ "qwen2", 1 + MM_FAMILY_QWEN2, NULL },
+	{ "opt", 1 + MM_FAMILY_OPT, NULL },
+	{ NULL, 0, NULL },
+};
 
-/* Parses @n numbers, separated by commas. */
-static int parse_reals(const char *text, double *ret_values, size_t n)
+/* Parses @n numbers, separated by commas; cuts @text. */
+static int parse_reals(char *text, double *ret_values, size_t n, char *why)
 {
+	static const struct mm_opt any = { .type = MM_OPT_REAL };
+
 	for (size_t i = 0; i < n; i++) {
-		char *end;
+		char *number = strsep(&text, ",");
 
-		ret_values[i] = strtod(text, &end);
-		if (end == text || *end != (i + 1 < n ? ',' : '\0') || !isfinite(ret_values[i]))
+		if (!number || (i + 1 == n && text)) {
+			snprintf(why, MM_OPT_ERROR_BYTES, "needs %zu %s behind the colon", n,
+				 n == 1 ? "number" : "numbers, separated by commas,");
 			return -EINVAL;
-		text = end + 1;
+		}
+		if (mm_opt_real(&any, number, &ret_values[i], why))
+			return -EINVAL;
 	}
 	return 0;
 }
 
-static int parse_scaling(const char *text, struct mm_rope *rope)
+static int llama3_parse(char *text, struct mm_rope *rope, char *why)
 {
 	double v[4];
 
-	if (!strncmp(text, "linear:", 7)) {
-		rope->scaling = MM_ROPE_LINEAR;
-		return parse_reals(text + 7, &rope->factor, 1);
-	}
-	if (strncmp(text, "llama3:", 7) || parse_reals(text + 7, v, 4) || v[3] < 1 ||
-	    v[3] > 1 << 24 || v[3] != floor(v[3]))
+	if (parse_reals(text, v, MM_ARRAY_SIZE(v), why))
 		return -EINVAL;
+	if (v[3] < 1 || v[3] > MK_ROWS_MAX || v[3] != floor(v[3])) {
+		snprintf(why, MM_OPT_ERROR_BYTES,
+			 "the original length is not a whole number within 1 to %d", MK_ROWS_MAX);
+		return -EINVAL;
+	}
 	*rope = (struct mm_rope){ .theta = rope->theta,
 				  .scaling = MM_ROPE_LLAMA3,
 				  .factor = v[0],
@@ -134,165 +68,157 @@ static int parse_scaling(const char *text, struct mm_rope *rope)
 	return 0;
 }
 
-enum {
-	OPT_DTYPE = 256,
-	OPT_VECTOR_DTYPE,
-	OPT_SHARDS,
-	OPT_MODEL,
-	OPT_SHAPE,
-	OPT_FAMILY,
-	OPT_POST_NORM,
-	OPT_TIED,
-	OPT_UNTIED,
-	OPT_THETA,
-	OPT_SCALING,
-	OPT_SEED,
-	OPT_VERSION,
-	OPT_SIZE
+static int scaling_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+{
+	struct mm_rope *rope = &((struct mk_options *)into)->given.rope;
+
+	(void)opt;
+	if (strncmp(text, "llama3:", 7) == 0)
+		return llama3_parse(text + 7, rope, why);
+	if (strncmp(text, "linear:", 7) == 0) {
+		rope->scaling = MM_ROPE_LINEAR;
+		return parse_reals(text + 7, &rope->factor, 1, why);
+	}
+	snprintf(why, MM_OPT_ERROR_BYTES,
+		 "'%.64s' is none of: linear:FACTOR, llama3:FACTOR,LOW,HIGH,ORIGINAL", text);
+	return -EINVAL;
+}
+
+static const struct mm_opt f32_opts[] = {
+	{ "dtype", "TYPE", "type of matrices", MM_OPT_CHOICE, AT(format.dtype),
+	  .choices = dtype_choices, .preset = "f32" },
+	{ .name = NULL },
+};
+static const struct mm_opt f16_opts[] = {
+	{ "dtype", "TYPE", "type of matrices", MM_OPT_CHOICE, AT(format.dtype),
+	  .choices = dtype_choices, .preset = "f16" },
+	{ .name = NULL },
+};
+static const struct mm_opt format_opts[] = {
+	{ "vector-dtype", "TYPE", "type of norms and biases", MM_OPT_CHOICE,
+	  AT(format.vector_dtype), .choices = dtype_choices, .otherwise = "that of --dtype" },
+	{ "shards", "N", "write model-0000i-of-0000N.safetensors and an index", MM_OPT_NUMBER,
+	  AT(format.shards), .min = 1, .max = MK_SHARDS_MAX,
+	  .otherwise = "one file, model.safetensors" },
+	{ .name = NULL },
+};
+static const struct mm_opt shape_opts[] = {
+	{ "shape", "NAME",
+	  "a model that is built in; sizes that are given replace its own, and the others keep "
+	  "their proportions",
+	  MM_OPT_CALL, AT(shape), .choices = mm_shape_choices, .parse = mm_shape_parse,
+	  .otherwise = "none" },
+	{ "family", "NAME", "family of the model; not with --shape", MM_OPT_CHOICE, AT(family),
+	  .choices = family_choices, .otherwise = "llama, or the shape's" },
+	{ .name = NULL },
+};
+static const struct mm_opt listed_opts[] = {
+	{ "model", "NAME", "name of the model in FILE", MM_OPT_TEXT, AT(model) },
+	{ .name = NULL },
+};
+static const struct mm_opt size_opts[] = {
+	SIZE("hidden", hidden, "hidden size", MK_WIDTH_MAX, "256"),
+	SIZE("layers", layers, "number of layers", MK_LAYERS_MAX, "8"),
+	SIZE("heads", heads, "attention heads", MK_WIDTH_MAX, "8"),
+	SIZE("kv-heads", kv_heads, "KV heads", MK_WIDTH_MAX, "as many as heads"),
+	SIZE("ffn", ffn, "size of the feed-forward layer", MK_FFN_MAX, "3 x hidden, opt 4 x"),
+	SIZE("vocab", vocab, "size of the vocabulary", MK_ROWS_MAX, "512"),
+	SIZE("max-position", max_position, "longest sequence, in tokens", MK_ROWS_MAX, "2048"),
+	{ "embed-dim", "N", "opt: size of the embedding, which is projected to the hidden size",
+	  MM_OPT_NUMBER, AT(given.embed_dim), .min = 1, .max = MK_WIDTH_MAX,
+	  .otherwise = "the hidden size" },
+	{ "post-norm", NULL, "opt: norms behind their blocks, as in OPT-350m", MM_OPT_FLAG,
+	  AT(given.post_norm) },
+	{ "tied", NULL, "the head is the embedding, which is the default with opt", MM_OPT_FLAG,
+	  AT(tied) },
+	{ "untied", NULL, "the head is not the embedding, which is the default without opt",
+	  MM_OPT_FLAG, AT(untied) },
+	{ "rope-theta", "X", "base of RoPE's angles", MM_OPT_REAL, AT(given.rope.theta), .least = 1,
+	  .most = 1e12, .otherwise = "10000, or the shape's" },
+	{ "rope-scaling", "TEXT",
+	  "scaling of RoPE: linear:FACTOR or llama3:FACTOR,LOW,HIGH,ORIGINAL", MM_OPT_CALL,
+	  AT(given.rope), .parse = scaling_parse, .otherwise = "none, or the shape's" },
+	{ "seed", "N", "seed of random weights; sparse files do not depend on it", MM_OPT_NUMBER,
+	  AT(seed), .preset = "0" },
+	{ .name = NULL },
 };
 
-static const struct option long_options[] = {
-	{ "dtype", required_argument, NULL, OPT_DTYPE },
-	{ "vector-dtype", required_argument, NULL, OPT_VECTOR_DTYPE },
-	{ "shards", required_argument, NULL, OPT_SHARDS },
-	{ "model", required_argument, NULL, OPT_MODEL },
-	{ "shape", required_argument, NULL, OPT_SHAPE },
-	{ "family", required_argument, NULL, OPT_FAMILY },
-	{ "post-norm", no_argument, NULL, OPT_POST_NORM },
-	{ "tied", no_argument, NULL, OPT_TIED },
-	{ "untied", no_argument, NULL, OPT_UNTIED },
-	{ "rope-theta", required_argument, NULL, OPT_THETA },
-	{ "rope-scaling", required_argument, NULL, OPT_SCALING },
-	{ "seed", required_argument, NULL, OPT_SEED },
-	{ "hidden", required_argument, NULL, OPT_SIZE },
-	{ "layers", required_argument, NULL, OPT_SIZE + 1 },
-	{ "heads", required_argument, NULL, OPT_SIZE + 2 },
-	{ "kv-heads", required_argument, NULL, OPT_SIZE + 3 },
-	{ "ffn", required_argument, NULL, OPT_SIZE + 4 },
-	{ "vocab", required_argument, NULL, OPT_SIZE + 5 },
-	{ "max-position", required_argument, NULL, OPT_SIZE + 6 },
-	{ "embed-dim", required_argument, NULL, OPT_SIZE + 7 },
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ NULL, 0, NULL, 0 },
+#define SETS(first, second, third, fourth)                 \
+	{                                                  \
+		{ first, 0 }, { second, 0 }, { third, 0 }, \
+		{                                          \
+			fourth, 0                          \
+		}                                          \
+	}
+
+static const struct mm_opt_command mk_commands[] = {
+	[MK_LLAMA2C] = { "llama2c", "CHECKPOINT OUT_DIR",
+			 "convert a llama2.c checkpoint (version 0)", NULL,
+			 SETS(f32_opts, format_opts, NULL, NULL), 2, 2 },
+	[MK_RANDOM] = { "random", "OUT_DIR",
+			"write random weights, which depend on the model and the seed only", NULL,
+			SETS(shape_opts, size_opts, f32_opts, format_opts), 1, 1 },
+	[MK_SHAPES] = { "shapes", "FILE [OUT_DIR]",
+			"list the models in FILE (models.json), or write one with random weights",
+			"With OUT_DIR and --model NAME the same as random, with the shape of that "
+			"model: sizes that are given replace its own, and the others keep their "
+			"proportions.",
+			SETS(listed_opts, size_opts, f32_opts, format_opts), 1, 2 },
+	[MK_SPARSE] = { "sparse", "OUT_DIR",
+			"write files of the right shape and length without weights",
+			"They take no disk space and read as zeros, for devices that keep time "
+			"instead of computing.",
+			SETS(shape_opts, size_opts, f16_opts, format_opts), 1, 1 },
 };
 
-static int set_size(struct mm_arch *a, int which, const char *arg)
-{
-	uint32_t *const sizes[] = { &a->hidden, &a->layers, &a->heads,        &a->kv_heads,
-				    &a->ffn,    &a->vocab,  &a->max_position, &a->embed_dim };
-	uint64_t value;
+const struct mm_opt_program mk_program = {
+	.name = "mkmodel",
+	.summary = "write models as Hugging Face lays them out",
+	.text = "Writes OUT_DIR/config.json and OUT_DIR/model.safetensors.",
+	.commands = mk_commands,
+	.n_commands = MM_ARRAY_SIZE(mk_commands),
+	.exits = "Exit status: 0 done, 1 failed, 2 wrong arguments.",
+	.man_section = "1",
+	.see_also = "mmserve(1), mmbench(1), mmsim(1)",
+};
 
-	if (parse_u64(arg, INT32_MAX, &value) || !value)
-		return -EINVAL;
-	*sizes[which] = (uint32_t)value;
-	return 0;
+static int model_options_check(const struct mk_options *o, const struct mm_opt_line *line)
+{
+	static const struct mm_arch none;
+
+	if (o->tied && o->untied)
+		return mm_opt_refuse(&mk_program, line->command,
+				     "--tied, --untied: exclude each other");
+	if (o->shape && o->family)
+		return mm_opt_refuse(&mk_program, line->command,
+				     "--family: the model of --shape has its own");
+	if (line->command != MK_SHAPES)
+		return -1;
+	if (line->argc == 2 && !o->model)
+		return mm_opt_refuse(&mk_program, line->command,
+				     "--model is missing: OUT_DIR needs it");
+	if (line->argc == 1 &&
+	    (o->model || o->tied || o->untied || memcmp(&o->given, &none, sizeof(none)) != 0))
+		return mm_opt_refuse(&mk_program, line->command,
+				     "OUT_DIR is missing: without it the models are listed");
+	return -1;
 }
 
-static int set_format(struct mk_options *o, int c, const char *arg)
+int mk_options_parse(int argc, char **argv, struct mk_options *ret_options,
+		     struct mm_opt_line *ret_line)
 {
-	uint64_t value;
+	struct mk_options o;
+	int status;
 
-	if (c == OPT_DTYPE) {
-		o->dtype_given = true;
-		return dtype_parse(arg, &o->format.dtype);
-	}
-	if (c == OPT_VECTOR_DTYPE) {
-		o->vector_dtype_given = true;
-		return dtype_parse(arg, &o->format.vector_dtype);
-	}
-	if (parse_u64(arg, MK_SHARDS_MAX, &value) || !value)
-		return -EINVAL;
-	o->format.shards = (uint32_t)value;
-	return 0;
-}
-
-static int set_option(struct mk_options *o, int c, const char *arg)
-{
-	if (c == OPT_DTYPE || c == OPT_VECTOR_DTYPE || c == OPT_SHARDS)
-		return set_format(o, c, arg);
-	o->of_random = true;
-	switch (c) {
-	case OPT_MODEL:
-		o->model = arg;
-		return 0;
-	case OPT_SHAPE:
-		o->shape = arg;
-		return 0;
-	case OPT_FAMILY:
-		o->family_given = true;
-		return parse_family(arg, &o->given.family);
-	case OPT_POST_NORM:
-		o->given.post_norm = true;
-		return 0;
-	case OPT_TIED:
-		o->tied = true;
-		return o->untied ? -EINVAL : 0;
-	case OPT_UNTIED:
-		o->untied = true;
-		return o->tied ? -EINVAL : 0;
-	case OPT_THETA:
-		return parse_reals(arg, &o->given.rope.theta, 1);
-	case OPT_SCALING:
-		return parse_scaling(arg, &o->given.rope);
-	case OPT_SEED:
-		return parse_u64(arg, UINT64_MAX, &o->seed);
-	default:
-		return set_size(&o->given, c - OPT_SIZE, arg);
-	}
-}
-
-/* Returns the words that an option accepts, for a message, or "" if it takes no words. */
-static const char *option_choices(int c)
-{
-	switch (c) {
-	case OPT_DTYPE:
-	case OPT_VECTOR_DTYPE:
-		return "is none of: f32, f16, bf16";
-	case OPT_FAMILY:
-		return "is none of: llama, qwen2, opt";
-	case OPT_SCALING:
-		return "is none of: linear:FACTOR, llama3:FACTOR,LOW,HIGH,ORIGINAL";
-	default:
-		return "is not allowed here";
-	}
-}
-
-static int value_refuse(const char *name, int c, const char *arg)
-{
-	if (arg)
-		fprintf(stderr, "mkmodel: --%s: '%s' %s (see mkmodel --help)\n", name, arg,
-			option_choices(c));
-	else
-		fprintf(stderr, "mkmodel: --%s: contradicts another option\n", name);
-	return MK_EXIT_USAGE;
-}
-
-int mk_options_parse(int argc, char **argv, struct mk_options *o)
-{
-	int c, index = 0;
-
-	*o = (struct mk_options){ .format = { .dtype = MM_DTYPE_F32 } };
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, ":h", long_options, &index)) != -1) {
-		switch (c) {
-		case 'h':
-			fputs(mkmodel_help, stdout);
-			return EXIT_SUCCESS;
-		case OPT_VERSION:
-			puts("mkmodel " MM_VERSION);
-			return EXIT_SUCCESS;
-		case '?':
-			return mk_usage("unknown option", argv[optind - 1]);
-		case ':':
-			return mk_usage("needs a value", argv[optind - 1]);
-		default:
-			if (set_option(o, c, optarg))
-				return value_refuse(long_options[index].name, c, optarg);
-		}
-	}
-	if (!o->vector_dtype_given)
-		o->format.vector_dtype = o->format.dtype;
+	memset(&o, 0, sizeof(o));
+	status = mm_opt_main(&mk_program, argc, argv, &o, ret_line);
+	if (status < 0)
+		status = model_options_check(&o, ret_line);
+	if (status >= 0)
+		return status;
+	if (!o.format.vector_dtype)
+		o.format.vector_dtype = o.format.dtype;
+	*ret_options = o;
 	return -1;
 }
 

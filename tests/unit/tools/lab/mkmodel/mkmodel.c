@@ -460,6 +460,8 @@ static void test_shards(void **state)
 
 /* ---- command lines ---- */
 
+static struct mm_opt_line line_parsed;
+
 static int opts_parse(const char *line, struct mk_options *ret)
 {
 	static char text[512];
@@ -469,8 +471,7 @@ static int opts_parse(const char *line, struct mk_options *ret)
 	snprintf(text, sizeof(text), "%s", line);
 	for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save))
 		argv[argc++] = word;
-	optind = 0;
-	return mk_options_parse(argc, argv, ret);
+	return mk_options_parse(argc, argv, ret, &line_parsed);
 }
 
 static const char *const bad_lines[] = {
@@ -492,6 +493,21 @@ static const char *const bad_lines[] = {
 	"random x --rope-scaling llama3:8,1,4,8192,1",
 	"random x --rope-scaling",
 	"random x --frob",
+	"random x --shape OPT-31B",
+	"random x --shape OPT-30B --family opt",
+	"random x --model m",
+	"random x --rope-theta 0.5",
+	"random",
+	"random x y",
+	"llama2c x",
+	"llama2c x y --hidden 64",
+	"shapes f x",
+	"shapes f --model m",
+	"shapes f --hidden 64",
+	"shapes f x --model m --family opt",
+	"--seed 5 random x",
+	"randm x",
+	"",
 };
 
 static void test_options(void **state)
@@ -513,7 +529,20 @@ static void test_options(void **state)
 	assert_int_equal(o.given.rope.original, 8192);
 	assert_int_equal(opts_parse("sparse x --shape OPT-30B", &o), -1);
 	assert_string_equal(o.shape, "OPT-30B");
-	assert_false(o.dtype_given);
+	assert_true(line_parsed.command == MK_SPARSE && o.format.dtype == MM_DTYPE_F16);
+	assert_int_equal(o.format.vector_dtype, MM_DTYPE_F16);
+	for (enum mm_family f = 0; f < MM_FAMILY_COUNT; f++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "random x --family %s", mm_family_name(f));
+		assert_int_equal(opts_parse(line, &o), -1);
+		assert_int_equal(o.family, 1 + f);
+	}
+	assert_int_equal(opts_parse("shapes f --dtype f16", &o), -1);
+	assert_int_equal(opts_parse("shapes f x --model m", &o), -1);
+	assert_string_equal(o.model, "m");
+	assert_int_equal(opts_parse("--help", &o), 0);
+	assert_int_equal(opts_parse("shapes --help", &o), 0);
 }
 
 /* Sizes that are given replace those of a shape; dependent sizes keep their proportions. */
