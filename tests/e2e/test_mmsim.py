@@ -45,6 +45,25 @@ def test_same_line_same_json(sharing):
     assert without_host_times(simulated(*args, "--seed", 2)) != without_host_times(first)
 
 
+@pytest.mark.parametrize("sharing", ["temporal", "spatial", "mig"])
+def test_bound(sharing):
+    """No policy exceeds the bound, and --bound plays nothing."""
+    args = ["--sharing", sharing, "--windows", 2]
+    bound = simulated(*args, "--bound")
+    assert bound["mode"] == "bound" and len(bound["windows"]) == 2 and "results" not in bound
+    played = simulated(*args, "--policy", "recompute,remap")["results"]
+    for policy in played.values():
+        assert 0 < policy["throughput_tok_s"] <= bound["throughput_tok_s"]
+        for window, most in zip(policy["windows"], bound["windows"]):
+            assert window["throughput_tok_s"] <= most["throughput_tok_s"]
+            assert window["seconds"] >= most["seconds"] >= most["busy_s"] > 0
+    shares = sum(t["kv_share_bytes"] for t in simulated(*args, "--policy", "remap")["tenants"])
+    assert bound["kv_fits_bytes"] > shares
+    code, text, errors = mmsim(*CASE, *args, "--bound")
+    assert code == 0 and not errors and len(text.decode().splitlines()) == 3
+    assert f"{bound['throughput_tok_s']:.1f} tokens/s" in text.decode()
+
+
 def test_details_and_time_line(root):
     path = root / "line.csv"
     report = simulated("--policy", "remap", "--sharing", "spatial", "--trace-out", path)

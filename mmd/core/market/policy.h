@@ -13,6 +13,7 @@
 struct mm_policy_ops {
 	bool forecast;  /* layers are taken ahead of need */
 	bool kv_static; /* a tenant has its share of KV, never more, and nothing is reclaimed */
+	bool kv_swaps;  /* tenants do well to suspend KV to the host */
 	/* Takes @short_pages from @account's tenants (MM_DOMAIN_NONE: any); returns how many will
 	 * come. @dry_run: changes nothing. NULL: takes nothing. */
 	uint64_t (*take)(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry_run);

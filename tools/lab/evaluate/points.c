@@ -46,20 +46,15 @@ static bool section_is_wanted(const struct mm_eval *eval, enum mm_eval_section s
 	return false;
 }
 
-static int no_more(void *user, int val, char *arg)
-{
-	(void)user;
-	(void)val;
-	(void)arg;
-	return -EINVAL;
-}
-
 static int parse_line(const char *line, struct mm_wl_opts *ret_opts, char *copy, size_t copy_bytes)
 {
-	static const struct mm_wl_program program = { .name = "mmbench evaluate",
-						      .usage = "",
-						      .take = no_more };
-	char *argv[96] = { (char *)"mmsim" }, *rest = copy;
+	static const struct mm_opt_command command = { .name = "",
+						       .sets = { { mm_wl_options, 0 } } };
+	static const struct mm_opt_program program = { .name = "mmbench evaluate",
+						       .commands = &command,
+						       .n_commands = 1 };
+	char *argv[96] = { (char *)"mmsim" }, *rest = copy, why[MM_OPT_ERROR_BYTES];
+	struct mm_opt_line unused;
 	int argc = 1;
 
 	snprintf(copy, copy_bytes, "%s", line);
@@ -67,7 +62,12 @@ static int parse_line(const char *line, struct mm_wl_opts *ret_opts, char *copy,
 		if (*word)
 			argv[argc++] = word;
 	}
-	return mm_wl_options(argc, argv, &program, ret_opts);
+	memset(ret_opts, 0, sizeof(*ret_opts));
+	if (mm_opt_parse(&program, argc, argv, ret_opts, &unused, why) == MM_OPT_RUN &&
+	    !mm_wl_settle(ret_opts, why))
+		return 0;
+	fprintf(stderr, "mmbench evaluate: %s\n", why);
+	return -EINVAL;
 }
 
 struct line_setting { /* a line of flags, parsed */

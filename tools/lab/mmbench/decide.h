@@ -7,9 +7,24 @@
  *             and which park, map and release when they are asked to; jobs that take the time of a
  *             link. Only the core's own time is measured: each event with everything that settles
  *             after it, and taking its actions out.
+ * Ownership:  strings point into argv.
  * Threading:  one thread.
  */
 #pragma once
 
-/* The subcommand `mmbench decide`; @argv[0] is its name. Return: the exit status. */
-int mm_bench_decide(int argc, char **argv);
+#include "libclient/support/options.h"
+#include "tools/lab/mmbench/decide_load.h"
+
+#define MM_DECIDE_POINTS_MAX 16
+
+struct mm_decide_line {
+	uint32_t tenants[MM_DECIDE_POINTS_MAX], points;
+	struct mm_decide_opts load; /* those with an option */
+	const char *profile, *shape;
+	bool json;
+};
+
+extern const struct mm_opt mm_decide_options[]; /* into struct mm_decide_line */
+
+/* The subcommand `mmbench decide`. Return: the exit status. */
+int mm_bench_decide(const struct mm_decide_line *line);

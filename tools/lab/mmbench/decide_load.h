@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mm/abi.h"
+#include "mmd/core/core.h"
 #include "libclient/base/histogram.h"
 
 enum mm_decide_kind {

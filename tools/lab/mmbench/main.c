@@ -4,56 +4,189 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "tools/lab/mmbench/decide.h"
+#include "libclient/support/options.h"
 #include "tools/lab/evaluate/evaluate.h"
 #include "tools/lab/gpubench/gpubench.h"
+#include "tools/lab/mmbench/decide.h"
 #include "tools/lab/mmbench/serve.h"
-#include "tools/lab/mmbench/steps.h"
+#include "tools/lab/mmbench/steps_options.h"
+#include "tools/lab/mmbench/timed.h"
 
-static const char mmbench_help[] =
-	"usage: mmbench serve [options]     replay a trace under each policy in turn\n"
-	"       mmbench evaluate [options]  the papers' evaluation, through the simulator\n"
-	"       mmbench steps [options]     the time of a step under each plan, on a timed device\n"
-	"       mmbench decide [options]    what deciding costs, by the number of tenants\n"
-	"       mmbench gpu [PART,...] [options]  the mechanism on the device that is there\n"
-	"       mmbench -h | --help | --version\n"
-	"\n"
-	"`mmbench serve --help` and so on have their options.\n";
+struct mmbench {
+	struct mm_bench_opts serve;
+	struct mm_timed_opts timed;
+	struct mm_bench_steps_opts steps;
+	struct mm_decide_line decide;
+};
 
+/* Two commands are called "serve": --models on the line says that it is the first. */
+enum mmbench_command { COMMAND_SERVE, COMMAND_TIMED, COMMAND_STEPS, COMMAND_DECIDE, COMMANDS };
+
+static const struct mm_opt_command mmbench_commands[COMMANDS] = {
+	[COMMAND_SERVE] = {
+		.name = "serve",
+		.arguments = "--models DIR,...",
+		.summary = "replay a trace under each policy, and compare every token",
+		.text = "Starts mmd and one mmserve for each model, replays a trace under each "
+			"policy, one after the other, and compares every token between the "
+			"policies. It uses a software GPU of its own, or with --driver the devices "
+			"that there are. It ends with the ratios to recompute and what they mean; "
+			"in the JSON these are ratios and ratios_to. Status 1 also says that a "
+			"token differed.",
+		.sets = { { mm_bench_options, offsetof(struct mmbench, serve) } },
+	},
+	[COMMAND_TIMED] = {
+		.name = "serve",
+		.arguments = "[--profile NAME]",
+		.summary = "the timed run: the same on a device that keeps time",
+		.text = "Starts mmd on the software GPU, which keeps the time of a device instead "
+			"of computing, and one mmserve for each model, under each policy, one "
+			"after the other. Options, table and JSON are those of mmsim, where the "
+			"same line means the same case.",
+		.sets = { { mm_wl_options, offsetof(struct mmbench, timed.wl) },
+			  { mm_timed_options, offsetof(struct mmbench, timed) } },
+	},
+	[COMMAND_STEPS] = {
+		.name = "steps",
+		.arguments = "--profile NAME {--shape NAME | --model DIR}",
+		.summary = "the time of a step under each plan, on a timed device",
+		.text = "One tenant on a timed software GPU computes the same batch again and "
+			"again, while plans are set by hand. Prints the median device time of a "
+			"step under each plan, and what the controller's arithmetic says.",
+		.sets = { { mm_bench_steps_options, offsetof(struct mmbench, steps) } },
+	},
+	[COMMAND_DECIDE] = {
+		.name = "decide",
+		.arguments = "",
+		.summary = "what deciding costs, by the number of tenants",
+		.text = "The core of mmd under a busy load in virtual time: only its own time is "
+			"measured.",
+		.sets = { { mm_decide_options, offsetof(struct mmbench, decide) } },
+	},
+};
+
+static const struct mm_opt_program mmbench_program = {
+	.name = "mmbench",
+	.summary = "measure mmd: replay traces, time steps, time decisions",
+	.text = "Documentation/mmbench.md says what each number means.\n\n"
+		"The papers' evaluation, through the simulator, is `mmbench evaluate`; the "
+		"mechanism on the device that is there is `mmbench gpu`.",
+	.commands = mmbench_commands,
+	.n_commands = COMMANDS,
+	.exits = "Exit status: 0 done; 1 a run failed, or a token differed; 2 usage.",
+	.man_section = "1",
+	.see_also = "mmsim(1), mmctl(1), mmd(8)",
+};
+
+/* Commands that read their line themselves. */
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
-} commands[] = {
-	{ "serve", mm_bench_serve }, { "evaluate", mm_bench_evaluate },
-	{ "steps", mm_bench_steps }, { "decide", mm_bench_decide },
-	{ "gpu", mm_bench_gpu },
+} other_commands[] = {
+	{ .name = "evaluate", .run = mm_bench_evaluate },
+	{ .name = "gpu", .run = mm_bench_gpu },
 };
+
+/* Runs one of other_commands. Return: the exit status; -1: the line is of none of them. */
+static int run_other(int argc, char **argv)
+{
+	for (size_t i = 0; argc > 1 && i < MM_ARRAY_SIZE(other_commands); i++) {
+		if (strcmp(argv[1], other_commands[i].name))
+			continue;
+		argv[1] = argv[0]; /* getopt puts argv[0] into its messages */
+		return other_commands[i].run(argc - 1, argv + 1);
+	}
+	return -1;
+}
+
+/* Also true of a slip, so that the message is about --models. */
+static bool names_models(int argc, char **argv)
+{
+	for (int i = 2; i < argc && strcmp(argv[i], "--"); i++) {
+		struct mm_opt_near near = { .word = argv[i] + 2 };
+
+		if (strncmp(argv[i], "--", 2))
+			continue;
+		near.bytes = strcspn(near.word, "=");
+		mm_opt_near_offer(&near, "models");
+		if (near.best)
+			return true;
+	}
+	return false;
+}
+
+/* Reads a line of `mmbench serve` as that of one of the two. Return: as mm_opt_main(). */
+static int serve_line(int argc, char **argv, struct mmbench *into, struct mm_opt_line *ret_line)
+{
+	const size_t kind = names_models(argc, argv) ? COMMAND_SERVE : COMMAND_TIMED;
+	struct mm_opt_program program = mmbench_program;
+	struct mm_opt_command commands[COMMANDS];
+	int r;
+
+	if (argc == 2)
+		return mm_opt_refuse(&mmbench_program, COMMAND_SERVE,
+				     "give --models DIR,... or --profile NAME");
+	if (argc == 3 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
+		mm_opt_print_help(stdout, &mmbench_program, COMMAND_SERVE);
+		fputs("\n\n", stdout);
+		mm_opt_print_help(stdout, &mmbench_program, COMMAND_TIMED);
+		return mm_opt_flush(&mmbench_program, MM_EXIT_DONE);
+	}
+	/* The first of that name is taken; the other one is there for what is said about it. */
+	memcpy(commands, mmbench_commands, sizeof(commands));
+	commands[0] = mmbench_commands[kind];
+	commands[1] = mmbench_commands[kind == COMMAND_SERVE ? COMMAND_TIMED : COMMAND_SERVE];
+	program.commands = commands;
+	r = mm_opt_main(&program, argc, argv, into, ret_line);
+	if (r < 0)
+		ret_line->command = kind;
+	return r;
+}
+
+static int command_settle(struct mmbench *m, size_t command, char *why)
+{
+	switch (command) {
+	case COMMAND_SERVE:
+		return mm_bench_settle(&m->serve, why);
+	case COMMAND_TIMED:
+		return mm_wl_settle(&m->timed.wl, why);
+	case COMMAND_STEPS:
+		return mm_bench_steps_settle(&m->steps, why);
+	default:
+		return 0;
+	}
+}
+
+static int command_run(const struct mmbench *m, size_t command)
+{
+	switch (command) {
+	case COMMAND_SERVE:
+		return mm_bench_serve(&m->serve);
+	case COMMAND_TIMED:
+		return mm_bench_timed(&m->timed);
+	case COMMAND_STEPS:
+		return mm_bench_steps(&m->steps);
+	default:
+		return mm_bench_decide(&m->decide);
+	}
+}
 
 int main(int argc, char **argv)
 {
-	const char *command = argc > 1 ? argv[1] : "";
+	static struct mmbench m = { .serve = MM_BENCH_OPTS_INIT };
+	char why[MM_OPT_ERROR_BYTES];
+	struct mm_opt_line line;
+	int r = run_other(argc, argv);
 
-	for (size_t i = 0; i < MM_ARRAY_SIZE(commands); i++) {
-		if (strcmp(command, commands[i].name))
-			continue;
-		argv[1] = argv[0]; /* getopt puts argv[0] into its messages */
-		return commands[i].run(argc - 1, argv + 1);
-	}
-	if (!strcmp(command, "--help") || !strcmp(command, "-h")) {
-		fputs(mmbench_help, stdout);
-		return 0;
-	}
-	if (!strcmp(command, "--version")) {
-		puts("mmbench " MM_VERSION);
-		return 0;
-	}
-	if (*command)
-		fprintf(stderr,
-			"mmbench: unknown command '%s'; there are: serve, evaluate, steps, "
-			"decide, gpu\n",
-			command);
+	if (r >= 0)
+		return r;
+	if (argc > 1 && !strcmp(argv[1], "serve"))
+		r = serve_line(argc, argv, &m, &line);
 	else
-		fprintf(stderr,
-			"mmbench: no command; there are: serve, evaluate, steps, decide, gpu\n");
-	return 2;
+		r = mm_opt_main(&mmbench_program, argc, argv, &m, &line);
+	if (r >= 0)
+		return r;
+	if (command_settle(&m, line.command, why))
+		return mm_opt_refuse(&mmbench_program, line.command, "%s", why);
+	return mm_opt_flush(&mmbench_program, command_run(&m, line.command));
 }

@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/utsname.h>
 
 #include "libclient/base/base.h"
+#include "mmd/config/config.h"
+#include "libclient/support/json.h"
 #include "tools/lab/common/device.h"
 #include "tools/lab/mmbench/verdict.h"
 
@@ -19,7 +21,7 @@ static void run_print(const struct mm_run_result *r)
 
 	printf("%-10s %5" PRIu64 " %7" PRIu64 " %8.1f %8.3f %8.3f %8.4f %8.4f %8" PRIu64
 	       " %6" PRIu64 " %9.1f %9.4f %8.1f\n",
-	       mm_policy_names[r->policy], l->requests, l->tokens, l->throughput_tok_s,
+	       mm_policy_name(r->policy), l->requests, l->tokens, l->throughput_tok_s,
 	       l->ttft_p50_s, l->ttft_p99_s, l->tbt_p50_s, l->tbt_p99_s, r->preemptions,
 	       r->layers_remapped_max, (double)r->bytes_streamed / MIB, r->stall_p99_s,
 	       (double)(r->swapped_out_bytes + r->swapped_in_bytes) / MIB);
@@ -52,11 +54,8 @@ void mm_report_table(const struct mm_report *report)
 /* Adds the counts of swapping to @json, which is taken over and may be NULL. */
 static json_t *swapped_json(json_t *json, const struct mm_run_result *r)
 {
-	if (json &&
-	    !json_object_set_new(json, "swapped_out_bytes",
-				 json_integer((json_int_t)r->swapped_out_bytes)) &&
-	    !json_object_set_new(json, "swapped_in_bytes",
-				 json_integer((json_int_t)r->swapped_in_bytes)))
+	if (!mm_json_put_u64(json, "swapped_out_bytes", r->swapped_out_bytes) &&
+	    !mm_json_put_u64(json, "swapped_in_bytes", r->swapped_in_bytes))
 		return json;
 	json_decref(json);
 	return NULL;
@@ -76,12 +75,10 @@ static json_t *result_json(const struct mm_run_result *r)
 		return swapped_json(json, r);
 	if (r->policy != MM_POLICY_REMAP)
 		return json;
-	if (json_object_set_new(json, "layers_remapped_max",
-				json_integer((json_int_t)r->layers_remapped_max)) ||
-	    json_object_set_new(json, "bytes_streamed",
-				json_integer((json_int_t)r->bytes_streamed)) ||
-	    json_object_set_new(json, "plan_changes", json_integer((json_int_t)r->plan_changes)) ||
-	    json_object_set_new(json, "stall_p99_s", json_real(r->stall_p99_s))) {
+	if (mm_json_put_u64(json, "layers_remapped_max", r->layers_remapped_max) ||
+	    mm_json_put_u64(json, "bytes_streamed", r->bytes_streamed) ||
+	    mm_json_put_u64(json, "plan_changes", r->plan_changes) ||
+	    mm_json_put_real(json, "stall_p99_s", r->stall_p99_s)) {
 		json_decref(json);
 		return NULL;
 	}
@@ -90,17 +87,15 @@ static json_t *result_json(const struct mm_run_result *r)
 
 static json_t *runs_json(const struct mm_report *report)
 {
-	json_t *results = json_object();
+	mm_cleanup(mm_json_done) json_t *results = json_object();
 
 	for (uint32_t i = 0; i < report->opts->n_policies; i++) {
 		const struct mm_run_result *r = &report->result[i];
 
-		if (json_object_set_new(results, mm_policy_names[r->policy], result_json(r))) {
-			json_decref(results);
+		if (mm_json_put(results, mm_policy_name(r->policy), result_json(r)))
 			return NULL;
-		}
 	}
-	return results;
+	return mm_json_take(&results);
 }
 
 int mm_report_json(const struct mm_report *report)
@@ -108,8 +103,7 @@ int mm_report_json(const struct mm_report *report)
 	const struct mm_run_result *base = &report->result[mm_verdict_base(report)];
 	const struct mm_bench_opts *opts = report->opts;
 	struct utsname host;
-	json_t *json;
-	int r;
+	mm_cleanup(mm_json_done) json_t *json = NULL;
 
 	uname(&host);
 	json = json_pack(
@@ -123,12 +117,17 @@ int mm_report_json(const struct mm_report *report)
 		(json_int_t)report->kv_share_bytes, "repeat", (int)opts->repeat, "verify",
 		(int)opts->verify, "version", MM_VERSION, "commit", MM_COMMIT, "machine",
 		host.machine, "kernel", host.release);
-	if (!json)
+	if (mm_json_put_text(json, "ratios_to", mm_policy_name(base->policy)) ||
+	    mm_json_put(json, "ratios", mm_verdict_json(report)))
 		return -ENOMEM;
-	r = json_object_set_new(json, "ratios_to", json_string(mm_policy_names[base->policy])) ||
-	    json_object_set_new(json, "ratios", mm_verdict_json(report)) ||
-	    json_dumpf(json, stdout, JSON_COMPACT);
-	json_decref(json);
-	putchar('\n');
-	return r ? -ENOMEM : 0;
+	return mm_json_print(json, JSON_COMPACT);
+}
+
+int mm_report_end(int r)
+{
+	if (!r && (fflush(stdout) || ferror(stdout)))
+		r = errno ? -errno : -EIO;
+	if (r)
+		fprintf(stderr, "mmbench: the report: %s\n", strerror(-r));
+	return r;
 }

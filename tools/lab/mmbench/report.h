@@ -22,5 +22,13 @@ struct mm_report {
 /* Prints the table on stdout. */
 void mm_report_table(const struct mm_report *report);
 
-/* Prints the JSON object on stdout. Return: 0; -ENOMEM. */
+/* Prints the JSON object on stdout. Return: 0; negative errno. */
 int mm_report_json(const struct mm_report *report);
+
+/**
+ * mm_report_end() - flush stdout after any command's report, and say what went wrong with it
+ * @r: 0, or negative errno of printing it
+ *
+ * Return: @r; negative errno where stdout takes no more. The sentence has been printed.
+ */
+int mm_report_end(int r);

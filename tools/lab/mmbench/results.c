@@ -2,7 +2,6 @@
 #include "tools/lab/mmbench/results.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,18 +9,8 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 #include "libclient/base/percentile.h"
-
-static void results_json_done(json_t **json)
-{
-	json_decref(*json);
-}
-
-static void results_file_close(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
 
 int mm_results_init(struct mm_results *results, size_t tenants)
 {
@@ -56,26 +45,16 @@ static int take_tokens(struct mm_result_request *request, const json_t *ids, con
 	if (!request->id || !request->time_s)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
-		const json_t *id = json_array_get(ids, i), *time = json_array_get(times, i);
+		const json_t *time = json_array_get(times, i);
+		uint64_t id;
 
-		if (!json_is_integer(id) || !json_is_number(time))
+		if (!mm_json_is_whole(json_array_get(ids, i), 0, UINT32_MAX, &id) ||
+		    !json_is_number(time))
 			return -EBADMSG;
-		request->id[i] = (uint32_t)json_integer_value(id);
+		request->id[i] = (uint32_t)id;
 		request->time_s[i] = json_number_value(time);
 	}
 	request->n = n;
-	return 0;
-}
-
-/* Reads the id of a request, which is its row in the trace, from 0. */
-static int take_index(const json_t *line, size_t rows, size_t *ret_index)
-{
-	const json_t *id = json_object_get(line, "id");
-
-	if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-	    (uint64_t)json_integer_value(id) >= rows)
-		return -EBADMSG;
-	*ret_index = (size_t)json_integer_value(id);
 	return 0;
 }
 
@@ -83,23 +62,15 @@ static int take_request(struct mm_results_tenant *tenant, const json_t *line)
 {
 	const json_t *arrival = json_object_get(line, "arrival_s");
 	struct mm_result_request *request;
-	size_t index;
-	int r = take_index(line, tenant->n, &index);
+	uint64_t index; /* row in the trace, from 0 */
 
-	if (r)
-		return r;
+	if (!tenant->n || !mm_json_is_whole(json_object_get(line, "id"), 0, tenant->n - 1, &index))
+		return -EBADMSG;
 	request = &tenant->request[index];
 	if (!json_is_number(arrival) || request->id)
 		return -EBADMSG;
 	request->arrival_s = json_number_value(arrival);
 	return take_tokens(request, json_object_get(line, "ids"), json_object_get(line, "times"));
-}
-
-static uint64_t take_count(const json_t *summary, const char *key)
-{
-	json_int_t value = json_integer_value(json_object_get(summary, key));
-
-	return value > 0 ? (uint64_t)value : 0;
 }
 
 static int summary_take(struct mm_results_tenant *tenant, const json_t *line)
@@ -110,13 +81,13 @@ static int summary_take(struct mm_results_tenant *tenant, const json_t *line)
 		return -EBADMSG;
 	if (!summary)
 		return take_request(tenant, line);
-	tenant->preemptions = take_count(summary, "preemptions");
-	tenant->steps = take_count(summary, "steps");
-	tenant->swapped_out_bytes = take_count(summary, "swapped_out_bytes");
-	tenant->swapped_in_bytes = take_count(summary, "swapped_in_bytes");
-	tenant->checksum_failures = take_count(summary, "checksum_failures");
-	tenant->stall_p99_s = json_number_value(json_object_get(summary, "stall_p99_s"));
-	tenant->stall_total_s = json_number_value(json_object_get(summary, "stall_total_s"));
+	tenant->preemptions = mm_json_u64(summary, "preemptions");
+	tenant->steps = mm_json_u64(summary, "steps");
+	tenant->swapped_out_bytes = mm_json_u64(summary, "swapped_out_bytes");
+	tenant->swapped_in_bytes = mm_json_u64(summary, "swapped_in_bytes");
+	tenant->checksum_failures = mm_json_u64(summary, "checksum_failures");
+	tenant->stall_p99_s = mm_json_real(summary, "stall_p99_s");
+	tenant->stall_total_s = mm_json_real(summary, "stall_total_s");
 	tenant->complete = true;
 	return 0;
 }
@@ -125,7 +96,7 @@ int mm_results_read(struct mm_results *results, size_t tenant, size_t rows, cons
 		    char *errbuf, size_t errbuf_bytes)
 {
 	struct mm_results_tenant *into = &results->tenant[tenant];
-	mm_cleanup(results_file_close) FILE *file = fopen(path, "re");
+	mm_cleanup(mm_close_file) FILE *file = fopen(path, "re");
 	mm_cleanup(mm_free_ptr) char *text = NULL;
 	size_t room = 0;
 
@@ -138,7 +109,7 @@ int mm_results_read(struct mm_results *results, size_t tenant, size_t rows, cons
 		return -ENOMEM;
 	into->n = rows;
 	for (unsigned long line = 1; getline(&text, &room, file) > 0; line++) {
-		mm_cleanup(results_json_done) json_t *json = json_loads(text, 0, NULL);
+		mm_cleanup(mm_json_done) json_t *json = json_loads(text, 0, NULL);
 		int r = summary_take(into, json);
 
 		if (r) {

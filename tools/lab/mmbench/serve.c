@@ -9,13 +9,14 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/percentile.h"
 #include "libclient/support/cleanup.h"
+#include "mmd/config/config.h"
 #include "tools/lab/common/device.h"
 #include "tools/lab/common/dirs.h"
 #include "tools/lab/common/footprint.h"
 #include "tools/lab/common/procs.h"
 #include "tools/lab/mmbench/report.h"
-#include "tools/lab/mmbench/timed.h"
 
 #define START_NS (120 * MM_NS_PER_S)  /* to load all models; generous: sanitizers, two cores */
 #define LARGE_NS (1800 * MM_NS_PER_S) /* the same on hardware, where a model may be tens of GB */
@@ -185,10 +186,8 @@ static int bench_prepare(struct bench *bench)
 
 static int by_throughput(const void *a, const void *b)
 {
-	double x = ((const struct mm_run_result *)a)->latency.throughput_tok_s;
-	double y = ((const struct mm_run_result *)b)->latency.throughput_tok_s;
-
-	return (x > y) - (x < y);
+	return mm_double_compare(&((const struct mm_run_result *)a)->latency.throughput_tok_s,
+				 &((const struct mm_run_result *)b)->latency.throughput_tok_s);
 }
 
 /* Compares a run's tokens with those of the very first run, then frees them unless it is that. */
@@ -220,9 +219,9 @@ static int run_policy(struct bench *bench, uint32_t index)
 		int r;
 
 		fprintf(stderr, "mmbench: %s, run %u of %u\n",
-			mm_policy_names[bench->opts.policy[index]], i + 1, bench->opts.repeat);
+			mm_policy_name(bench->opts.policy[index]), i + 1, bench->opts.repeat);
 		bench->plan.policy = bench->opts.policy[index];
-		bench->plan.label = mm_policy_names[bench->plan.policy];
+		bench->plan.label = mm_policy_name(bench->plan.policy);
 		bench->plan.index = i;
 		r = mm_run(&bench->plan, &runs[i]);
 		if (r)
@@ -230,7 +229,7 @@ static int run_policy(struct bench *bench, uint32_t index)
 		tokens_compare(bench, &runs[i]);
 	}
 	qsort(runs, bench->opts.repeat, sizeof(*runs), by_throughput);
-	bench->result[index] = runs[(bench->opts.repeat - 1) / 2];
+	bench->result[index] = runs[mm_percentile_rank(bench->opts.repeat, 50) - 1];
 	return 0;
 }
 
@@ -246,66 +245,25 @@ static int bench_report(struct bench *bench)
 	};
 
 	mm_report_table(&report);
-	return bench->opts.json ? mm_report_json(&report) : 0;
+	return mm_report_end(bench->opts.json ? mm_report_json(&report) : 0);
 }
 
-/* Does the command line name models? Then the device computes; otherwise it only keeps time. */
-static bool is_functional(int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++) {
-		if (!strncmp(argv[i], "--models", strlen("--models")))
-			return true;
-	}
-	return false;
-}
-
-static int serve_functional(int argc, char **argv)
+int mm_bench_serve(const struct mm_bench_opts *opts)
 {
 	mm_cleanup(bench_put) struct bench *bench = calloc(1, sizeof(*bench));
 	int r;
 
-	if (!bench)
-		return 1;
+	if (!bench) {
+		fputs("mmbench: out of memory\n", stderr);
+		return MM_EXIT_FAILED;
+	}
 	bench->signals = -1;
-	r = mm_bench_options(argc, argv, &bench->opts);
-	if (r)
-		return r < 0 ? 2 : 0;
+	bench->opts = *opts;
 	r = bench_prepare(bench);
 	for (uint32_t i = 0; !r && i < bench->opts.n_policies; i++)
 		r = run_policy(bench, i);
 	if (!r)
 		r = bench_report(bench);
-	return r || bench->token_mismatches || bench->checksum_failures ? 1 : 0;
-}
-
-static bool is_help(const char *word)
-{
-	return !strcmp(word, "--help") || !strcmp(word, "-h");
-}
-
-/* Prints the options of both kinds of runs. After --models or --profile, --help prints one kind. */
-static int help_both(char *program)
-{
-	char *argv[] = { program, (char *)"--help", NULL };
-	struct mm_bench_opts unused;
-
-	puts("There are two kinds of mmbench serve: with --models it computes, else it keeps a "
-	     "device's time.\n");
-	(void)mm_bench_options(2, argv, &unused);
-	putchar('\n');
-	return mm_bench_timed(2, argv);
-}
-
-int mm_bench_serve(int argc, char **argv)
-{
-	if (argc == 2 && is_help(argv[1]))
-		return help_both(argv[0]);
-	if (argc < 2) {
-		fputs("mmbench: give --models DIR,... or --profile NAME; see mmbench serve "
-		      "--help\n",
-		      stderr);
-		return 2;
-	}
-	return is_functional(argc, argv) ? serve_functional(argc, argv)
-					 : mm_bench_timed(argc, argv);
+	return r || bench->token_mismatches || bench->checksum_failures ? MM_EXIT_FAILED
+									: MM_EXIT_DONE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve - `mmbench serve`: a trace under each policy, and whether the tokens are the same
+ * serve - `mmbench serve --models`: a trace under each policy, and whether the tokens are the same
  *
  * Concept:   The same requests are served once under each policy and repetition, by a fresh mmd
  *            each time (run.h); then the runs are compared.
@@ -8,5 +8,7 @@
  */
 #pragma once
 
-/* The subcommand `mmbench serve`; @argv[0] is "serve". Return: the exit status. */
-int mm_bench_serve(int argc, char **argv);
+#include "tools/lab/mmbench/options.h"
+
+/* Runs `mmbench serve --models`; @opts are settled. Return: the exit status. */
+int mm_bench_serve(const struct mm_bench_opts *opts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/lab/mmbench/steps.h"
-#include "tools/lab/mmbench/steps_options.h"
+#include "tools/lab/mmbench/steps.h"
 #include "tools/lab/mmbench/steps_report.h"
 
 #include <errno.h>
@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/percentile.h"
 #include "libclient/support/cleanup.h"
 #include "tools/lab/common/daemon.h"
 #include "tools/lab/common/dirs.h"
 #include "tools/lab/common/procs.h"
+#include "tools/lab/mmbench/report.h"
 #include "tools/lab/mmbench/stepper.h"
 #include "libclient/model/shapes.h"
 #include "tools/lab/stepcost/stepcost.h"
@@ -193,22 +195,14 @@ static uint64_t expected_ns(const struct mm_bench_steps_result *r, const struct 
 
 /* ---- measuring ---- */
 
-static int by_size(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Takes medians. Pairs are averaged, as with two slots and odd alpha every second step differs. */
 static void take_median(uint64_t *ns, uint32_t n, struct mm_bench_steps_plan *plan)
 {
 	for (uint32_t i = 0; i + 1 < n; i++)
 		ns[i] = (ns[i] + ns[i + 1]) / 2;
-	qsort(ns, n - 1, sizeof(*ns), by_size);
-	plan->least_ns = ns[0];
-	plan->median_ns = ns[(n - 1) / 2];
-	plan->most_ns = ns[n - 2];
+	plan->least_ns = mm_percentile_u64(ns, n - 1, 0);
+	plan->median_ns = mm_percentile_u64(ns, n - 1, 50);
+	plan->most_ns = mm_percentile_u64(ns, n - 1, 100);
 }
 
 static int plan_measure(struct steps *s, uint32_t alpha, uint32_t beta)
@@ -305,24 +299,18 @@ static int steps_run(struct steps *s)
 	return steps_measure(s);
 }
 
-int mm_bench_steps(int argc, char **argv)
+int mm_bench_steps(const struct mm_bench_steps_opts *opts)
 {
 	mm_cleanup(steps_put) struct steps *s = calloc(1, sizeof(*s));
-	int r;
 
 	if (!s) {
 		fputs("mmbench: out of memory\n", stderr);
-		return 1;
+		return MM_EXIT_FAILED;
 	}
 	s->signals = -1;
-	r = mm_bench_steps_options(argc, argv, &s->opts);
-	if (r)
-		return r < 0 ? 2 : 0;
+	s->opts = *opts;
 	if (steps_run(s))
-		return 1;
-	mm_bench_steps_report(&s->opts, &s->result);
-	if (!fflush(stdout) && !ferror(stdout))
-		return 0;
-	fputs("mmbench: standard output: cannot be written\n", stderr);
-	return 1;
+		return MM_EXIT_FAILED;
+	return mm_report_end(mm_bench_steps_report(&s->opts, &s->result)) ? MM_EXIT_FAILED
+									  : MM_EXIT_DONE;
 }

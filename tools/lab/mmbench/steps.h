@@ -51,5 +51,5 @@ struct mm_bench_steps_result {
 	double worst; /* the largest |ratio - 1| */
 };
 
-/* The subcommand `mmbench steps`; @argv[0] is "steps". Return: the exit status. */
-int mm_bench_steps(int argc, char **argv);
+/* The subcommand `mmbench steps`. Return: the exit status. */
+int mm_bench_steps(const struct mm_bench_steps_opts *opts);

@@ -3,9 +3,10 @@
 #include "tools/lab/mmbench/steps_report.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "libclient/support/json.h"
 
 static double step_ratio(const struct mm_bench_steps_plan *p)
 {
@@ -35,10 +36,11 @@ static json_t *plan_json(const struct mm_bench_steps_plan *p)
 			 "ratio", step_ratio(p));
 }
 
-static void steps_report_json(const struct mm_bench_steps_opts *o,
-			      const struct mm_bench_steps_result *r)
+static int steps_report_json(const struct mm_bench_steps_opts *o,
+			     const struct mm_bench_steps_result *r)
 {
-	json_t *plans = json_array(), *all;
+	mm_cleanup(mm_json_done) json_t *all = NULL;
+	json_t *plans = json_array();
 
 	for (uint32_t i = 0; i < r->n; i++)
 		json_array_append_new(plans, plan_json(&r->plans[i]));
@@ -48,9 +50,7 @@ static void steps_report_json(const struct mm_bench_steps_opts *o,
 			"layers", (int)r->layers, "dilation", o->dilation, "steps", (int)o->steps,
 			"layer_bytes", (json_int_t)r->layer_bytes, "t_c_ns", (json_int_t)r->t_c_ns,
 			"t_t_ns", (json_int_t)r->t_t_ns, "plans", plans, "worst", r->worst);
-	json_dumpf(all, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
-	putchar('\n');
-	json_decref(all);
+	return mm_json_print(all, JSON_COMPACT | JSON_REAL_PRECISION(9));
 }
 
 static void steps_report_text(const struct mm_bench_steps_opts *o,
@@ -72,11 +72,11 @@ static void steps_report_text(const struct mm_bench_steps_opts *o,
 	printf("\nthe median is at most %.2f %% off\n", 100 * r->worst);
 }
 
-void mm_bench_steps_report(const struct mm_bench_steps_opts *o,
-			   const struct mm_bench_steps_result *r)
+int mm_bench_steps_report(const struct mm_bench_steps_opts *o,
+			  const struct mm_bench_steps_result *r)
 {
 	if (o->json)
-		steps_report_json(o, r);
-	else
-		steps_report_text(o, r);
+		return steps_report_json(o, r);
+	steps_report_text(o, r);
+	return 0;
 }

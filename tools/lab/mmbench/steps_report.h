@@ -10,6 +10,6 @@
 
 #include "tools/lab/mmbench/steps.h"
 
-/* Prints the table, or the JSON object, on stdout. */
-void mm_bench_steps_report(const struct mm_bench_steps_opts *opts,
-			   const struct mm_bench_steps_result *result);
+/* Prints the table, or the JSON object, on stdout. Return: 0; negative errno. */
+int mm_bench_steps_report(const struct mm_bench_steps_opts *opts,
+			  const struct mm_bench_steps_result *result);

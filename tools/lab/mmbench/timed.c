@@ -11,9 +11,11 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "mmd/core/market/policy.h"
 #include "tools/lab/common/device.h"
 #include "tools/lab/common/dirs.h"
 #include "tools/lab/common/procs.h"
+#include "tools/lab/mmbench/report.h"
 #include "tools/lab/mmbench/run.h"
 #include "tools/mmserve/sched/kvman.h"
 #include "tools/lab/workload/alone.h"
@@ -48,48 +50,19 @@ struct policy_run {
 	const struct mm_wl_case *c;
 	struct mm_wl_record *record;
 	uint32_t tenant[MM_WL_TENANTS_MAX]; /* the case's index of the run's i-th tenant */
-	char profile[PATH_MAX + 256], controller[1024], quantum[24], scale[24], swap[24];
+	char profile[PATH_MAX + 256], controller[1024], quantum[24], quantum_max[12], scale[24],
+		swap[24];
 	struct mm_run_plan plan;
 };
 
-enum { OPT_DILATION = MM_WL_OPT_MORE, OPT_KEEP };
+#define AT(field) MM_OPT_AT(struct mm_timed_opts, field)
 
-static const struct option more[] = {
-	{ "dilation", required_argument, NULL, OPT_DILATION },
-	{ "keep", required_argument, NULL, OPT_KEEP },
+const struct mm_opt mm_timed_options[] = {
+	{ "keep", "DIR", "keep all files there", MM_OPT_TEXT, AT(keep_dir) },
+	{ "dilation", "K", "a second of the device takes K of the host", MM_OPT_NUMBER,
+	  AT(dilation), .min = 1, .max = 1000, .preset = "8", .group = "Of the timed run alone" },
 	{ 0 },
 };
-
-static const char timed_usage[] =
-	"usage: mmbench serve [--profile NAME] [options]\n"
-	"\n"
-	"Starts mmd on the software GPU, which keeps the time of a device, and one mmserve per "
-	"model,\n"
-	"under each policy in turn. Same flags and results as mmsim. (With --models DIR,... it "
-	"computes\n"
-	"instead: see mmbench serve --help.)\n"
-	"\n";
-
-static const char more_help[] =
-	"  --dilation K             a second of the device takes K (1 to 1000, default 8)\n"
-	"  --keep DIR               keep all files there\n";
-
-static int timed_option(void *user, int val, char *arg)
-{
-	struct timed *t = user;
-	char *end;
-
-	if (val == OPT_KEEP) {
-		t->keep_dir = arg;
-		return 0;
-	}
-	t->dilation = strtoull(arg, &end, 10);
-	if (*arg >= '0' && *arg <= '9' && !*end && t->dilation >= 1 && t->dilation <= 1000)
-		return 0;
-	fprintf(stderr, "mmbench: --dilation '%s' is not a whole number in 1..1000; see --help\n",
-		arg);
-	return -EINVAL;
-}
 
 static void timed_put(struct timed **at)
 {
@@ -239,17 +212,12 @@ static void words_add(struct mm_bench_words *words, const char *const list[])
 	}
 }
 
-static bool policy_swaps(enum mm_policy policy)
-{
-	return policy == MM_POLICY_REMAP || policy == MM_POLICY_SWAP;
-}
-
 static void set_flags(struct policy_run *one)
 {
 	const struct mm_wl_opts *o = &one->t->opts;
 	/* The quantum must be the case's for all tenants, although all are of one account. */
 	const char *const mmd[] = { "--controller", one->controller, "--turn-quantum-max",
-				    MM_WL_QUANTUM_MAX_TEXT, NULL };
+				    one->quantum_max, NULL };
 	/* mmserve schedules as vLLM V1 does (Documentation/baseline.md). */
 	const char *const mmserve[] = { "--kv-dtype",
 					"f16",
@@ -269,12 +237,13 @@ static void set_flags(struct policy_run *one)
 		 one->t->dilation, o->controller ? "," : "", o->controller ? o->controller : "");
 	snprintf(one->scale, sizeof(one->scale), "%" PRIu64, one->t->dilation);
 	snprintf(one->quantum, sizeof(one->quantum), "%" PRIu64, o->quantum_ms * one->t->dilation);
+	snprintf(one->quantum_max, sizeof(one->quantum_max), "%d", MM_WL_QUANTUM_MAX_MS);
 	snprintf(one->swap, sizeof(one->swap), "%" PRIu64, o->swap_bytes);
 	words_add(&one->plan.mmd, mmd);
 	words_add(&one->plan.mmserve, mmserve);
 	if (o->sharing == MM_WL_TEMPORAL)
 		words_add(&one->plan.mmserve, turns);
-	if (o->swap_bytes != MM_WL_SWAP_AUTO && policy_swaps(one->plan.policy))
+	if (o->swap_bytes != MM_WL_SWAP_AUTO && mm_policy_get(one->plan.policy)->kv_swaps)
 		words_add(&one->plan.mmserve, swap);
 }
 
@@ -459,27 +428,22 @@ static int timed_report(struct timed *t)
 		       " were later than 50 us of the host\n",
 		       t->dilation, t->effects, t->late);
 	json_decref(r.more);
-	return err;
+	return mm_report_end(err);
 }
 
-int mm_bench_timed(int argc, char **argv)
+int mm_bench_timed(const struct mm_timed_opts *opts)
 {
 	mm_cleanup(timed_put) struct timed *t = calloc(1, sizeof(*t));
-	struct mm_wl_program program = { .name = "mmbench",
-					 .usage = timed_usage,
-					 .more = more,
-					 .more_help = more_help,
-					 .take = timed_option,
-					 .user = t };
 	int r;
 
-	if (!t)
-		return 1;
+	if (!t) {
+		fputs("mmbench: out of memory\n", stderr);
+		return MM_EXIT_FAILED;
+	}
 	t->signals = -1;
-	t->dilation = 8;
-	r = mm_wl_options(argc, argv, &program, &t->opts);
-	if (r)
-		return r < 0 ? 2 : 0;
+	t->opts = opts->wl;
+	t->dilation = opts->dilation;
+	t->keep_dir = opts->keep_dir;
 	r = timed_prepare(t);
 	for (uint32_t p = 0; !r && p < t->opts.policies; p++) {
 		for (uint32_t w = 0; !r && w < t->opts.windows; w++)
@@ -487,5 +451,5 @@ int mm_bench_timed(int argc, char **argv)
 	}
 	if (!r)
 		r = timed_report(t);
-	return r ? 1 : 0;
+	return r ? MM_EXIT_FAILED : MM_EXIT_DONE;
 }

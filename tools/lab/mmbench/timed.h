@@ -13,5 +13,16 @@
  */
 #pragma once
 
-/* Runs `mmbench serve --profile`; @argv[0] is the program. Return: the exit status. */
-int mm_bench_timed(int argc, char **argv);
+#include "tools/lab/workload/options.h"
+
+struct mm_timed_opts {
+	struct mm_wl_opts wl; /* settled */
+	uint64_t dilation;
+	const char *keep_dir; /* NULL: a temporary folder */
+};
+
+extern const struct mm_opt
+	mm_timed_options[]; /* of struct mm_timed_opts, those that are not wl's */
+
+/* Runs `mmbench serve --profile`. Return: the exit status. */
+int mm_bench_timed(const struct mm_timed_opts *opts);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "mmd/config/config.h"
+#include "libclient/support/json.h"
 #include "tools/lab/common/device.h"
 
 /* Two runs of the same case on a busy machine rarely differ by more than this. */
@@ -71,14 +73,14 @@ static void ratios_print(FILE *out, const struct mm_report *report, uint32_t bas
 {
 	const struct mm_run_result *b = &report->result[base];
 
-	fprintf(out, "\nratio to %s\n%-13s", mm_policy_names[b->policy], "policy");
+	fprintf(out, "\nratio to %s\n%-13s", mm_policy_name(b->policy), "policy");
 	for (size_t i = 0; i < MM_VERDICT_FIGURES; i++)
 		fprintf(out, " %9s", figures[i].title);
 	fputc('\n', out);
 	for (uint32_t p = 0; p < report->opts->n_policies; p++) {
 		if (p == base)
 			continue;
-		fprintf(out, "%-13s", mm_policy_names[report->result[p].policy]);
+		fprintf(out, "%-13s", mm_policy_name(report->result[p].policy));
 		for (enum mm_verdict_figure i = 0; i < MM_VERDICT_FIGURES; i++) {
 			const double ratio = mm_verdict_ratio(&report->result[p], b, i);
 
@@ -260,8 +262,8 @@ void mm_verdict_print(FILE *out, const struct mm_report *report)
 	if (run == base)
 		run = base == last ? 0 : last;
 	w.run = &report->result[run];
-	w.name = mm_policy_names[w.run->policy];
-	w.base_name = mm_policy_names[w.base->policy];
+	w.name = mm_policy_name(w.run->policy);
+	w.base_name = mm_policy_name(w.base->policy);
 	ratios_print(out, report, base);
 	fprintf(out, "\nWhat it means: %s against %s\n", w.name, w.base_name);
 	print_latency(&w, MM_VERDICT_TTFT_P99, "First token, of the slowest 1 % of requests",
@@ -279,33 +281,29 @@ void mm_verdict_print(FILE *out, const struct mm_report *report)
 
 static json_t *ratios_json(const struct mm_run_result *run, const struct mm_run_result *base)
 {
-	json_t *json = json_object();
+	mm_cleanup(mm_json_done) json_t *json = json_object();
 
-	for (enum mm_verdict_figure i = 0; json && i < MM_VERDICT_FIGURES; i++) {
+	for (enum mm_verdict_figure i = 0; i < MM_VERDICT_FIGURES; i++) {
 		const double ratio = mm_verdict_ratio(run, base, i);
 
-		if (json_object_set_new(json, figures[i].key,
-					isnan(ratio) ? json_null() : json_real(ratio))) {
-			json_decref(json);
+		if (mm_json_put(json, figures[i].key,
+				isnan(ratio) ? json_null() : json_real(ratio)))
 			return NULL;
-		}
 	}
-	return json;
+	return mm_json_take(&json);
 }
 
 json_t *mm_verdict_json(const struct mm_report *report)
 {
 	const uint32_t base = mm_verdict_base(report);
-	json_t *json = json_object();
+	mm_cleanup(mm_json_done) json_t *json = json_object();
 
-	for (uint32_t p = 0; json && p < report->opts->n_policies; p++) {
+	for (uint32_t p = 0; p < report->opts->n_policies; p++) {
 		if (p == base)
 			continue;
-		if (json_object_set_new(json, mm_policy_names[report->result[p].policy],
-					ratios_json(&report->result[p], &report->result[base]))) {
-			json_decref(json);
+		if (mm_json_put(json, mm_policy_name(report->result[p].policy),
+				ratios_json(&report->result[p], &report->result[base])))
 			return NULL;
-		}
 	}
-	return json;
+	return mm_json_take(&json);
 }

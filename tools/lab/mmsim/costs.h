@@ -17,7 +17,7 @@
 /* xfer reads the gates every 25 us while a step is open; it is late by half of that on average. */
 #define MS_LOOK_NS (12500)
 /* The engine's thread takes this for each step: scheduling, tables, first launches. */
-#define MS_STEP_US 150
+#define MS_STEP_US_TEXT "150" /* in us; the default of --step-us */
 /* From the end of the last kernel to the thread that waits for it. */
 #define MS_SYNC_NS (10 * MS_US)
 /* mmd samples statistics so often, as MM_SAMPLE_NS in mmd/shell/session.h. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/lab/mmsim/details.h"
 
+#include "libclient/support/json.h"
+
 static double share_of(double sum, double of)
 {
 	return of > 0 ? sum / of : 0;
@@ -25,8 +27,7 @@ static json_t *sim_tenant_json(const struct ms_tenant *t)
 		(double)t->s.computed_tokens, "batch_max", (json_int_t)t->s.batch_max);
 
 	if (t->sim->opts.broken_permille)
-		json_object_set_new(all, "steps_broken",
-				    json_integer((json_int_t)t->s.steps_broken));
+		mm_json_put_u64(all, "steps_broken", t->s.steps_broken);
 	return all;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "mmd/core/market/policy.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/client.h"
 #include "tools/lab/mmsim/suspend.h"
@@ -134,14 +135,11 @@ static int init_sched(struct ms_tenant *t)
 
 bool ms_is_fixed(const struct ms_tenant *t)
 {
-	const enum mm_policy policy = t->dev->opts.policy;
-
-	return policy == MM_POLICY_SWAP || policy == MM_POLICY_RECOMPUTE;
+	return mm_policy_get(t->dev->opts.policy)->kv_static;
 }
 
 int ms_engine_init(struct ms_tenant *t)
 {
-	const enum mm_policy policy = t->dev->opts.policy;
 	struct mm_kvman_config config = {
 		.idle_ns = KV_IDLE_NS,
 		.timeout_ns = KV_TIMEOUT_NS,
@@ -151,7 +149,7 @@ int ms_engine_init(struct ms_tenant *t)
 	int r;
 
 	t->e.wake_ns = UINT64_MAX;
-	t->e.swaps = policy == MM_POLICY_SWAP || policy == MM_POLICY_REMAP;
+	t->e.swaps = mm_policy_get(t->dev->opts.policy)->kv_swaps;
 	t->e.fixed = ms_is_fixed(t);
 	r = init_sched(t);
 	if (r)

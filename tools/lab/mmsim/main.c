@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "mmd/config/tune.h"
+#include "tools/lab/mmsim/bound.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/details.h"
 #include "tools/lab/mmsim/sim.h"
@@ -26,10 +27,11 @@ struct program {
 	struct mm_wl_opts opts;
 	int32_t alpha; /* -1: not given */
 	uint32_t slots;
-	uint64_t step_ns;
+	uint32_t step_us;
 	enum mm_admit admit;
 	uint32_t broken_permille;
-	uint32_t check;
+	bool check;
+	bool bound; /* print the bound, play nothing */
 	const char *trace_path;
 	FILE *trace;
 	struct mm_profile profile;
@@ -43,31 +45,21 @@ struct program {
 	double simulated_s, wall_s, cpu_s;
 };
 
-enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN, OPT_STEP, OPT_ADMIT, OPT_BROKEN };
-
-static const struct option more[] = {
-	{ "check", no_argument, NULL, OPT_CHECK },
-	{ "trace-out", required_argument, NULL, OPT_TRACE_OUT },
-	{ "plan", required_argument, NULL, OPT_PLAN },
-	{ "step-us", required_argument, NULL, OPT_STEP },
-	{ "admit", required_argument, NULL, OPT_ADMIT },
-	{ "broken-steps", required_argument, NULL, OPT_BROKEN },
-	{ 0 },
-};
+/* ---- options ---- */
 
 /* Parses a plan: "3" is alpha, "3:2" is alpha and the number of slots. */
-static int take_plan(struct program *p, const char *text)
+static int plan_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
+	struct program *p = into;
 	unsigned int alpha, slots = 0;
 	int end = 0, more_end = 0;
 
+	(void)opt;
 	if (*text < '0' || *text > '9' ||
 	    sscanf(text, "%4u%n:%1u%n", &alpha, &end, &slots, &more_end) < 1 ||
 	    text[MM_MAX(end, more_end)] || alpha >= MM_LAYERS_MAX || slots > MM_SLOTS_MAX) {
-		fprintf(stderr,
-			"mmsim: --plan '%s' is not LAYERS or LAYERS:SLOTS, with 1 or 2 slots; see "
-			"mmsim --help\n",
-			text);
+		snprintf(why, MM_OPT_ERROR_BYTES,
+			 "'%.64s' is not LAYERS or LAYERS:SLOTS, with 1 or 2 slots", text);
 		return -EINVAL;
 	}
 	p->alpha = (int32_t)alpha;
@@ -75,82 +67,64 @@ static int take_plan(struct program *p, const char *text)
 	return 0;
 }
 
-/* Parses a number of at most @max. */
-static int take_number(const char *flag, const char *text, uint32_t max, uint32_t *ret)
-{
-	char *end;
-	const unsigned long n = strtoul(text, &end, 10);
+static const struct mm_opt_choice admit_choices[] = {
+	{ "whole", MM_ADMIT_WHOLE, "for its tokens and one more, taken at once" },
+	{ "full", MM_ADMIT_FULL, "for its tokens, taken as they are computed" },
+	{ "chunk", MM_ADMIT_CHUNK, "for those of one step" },
+	{ NULL, 0, NULL },
+};
 
-	if (*text < '0' || *text > '9' || *end || n > max) {
-		fprintf(stderr, "mmsim: --%s '%s' is not in 0..%u; see mmsim --help\n", flag, text,
-			max);
-		return -EINVAL;
-	}
-	*ret = (uint32_t)n;
-	return 0;
-}
+#define AT(field) MM_OPT_AT(struct program, field)
 
-static int take_step(struct program *p, const char *text)
-{
-	uint32_t us;
-	const int r = take_number("step-us", text, STEP_US_MAX, &us);
+static const struct mm_opt mmsim_options[] = {
+	{ "trace-out", "FILE", "write CSV: what each tenant has and does, every 15 ms", MM_OPT_TEXT,
+	  AT(trace_path) },
+	{ "check", NULL, "check every invariant after every event (slow)", MM_OPT_FLAG, AT(check),
+	  .group = "Of the simulator alone" },
+	{ "plan", "LAYERS[:SLOTS]",
+	  "so many layers of each model are away all the time, as by mmctl plan set", MM_OPT_CALL,
+	  .parse = plan_parse, .otherwise = "mmd decides" },
+	{ "step-us", "US", "the engine's own time for each step", MM_OPT_NUMBER, AT(step_us),
+	  .preset = MS_STEP_US_TEXT, .max = STEP_US_MAX, .unit = "us" },
+	{ "admit", "NAME", "let in a request that waits when there is memory", MM_OPT_CHOICE,
+	  AT(admit), .preset = "full", .choices = admit_choices },
+	{ "broken-steps", "N",
+	  "of a thousand steps of each tenant so many break off before a layer drawn by the seed",
+	  MM_OPT_NUMBER, AT(broken_permille), .preset = "0", .max = BROKEN_MAX },
+	{ "bound", NULL, "play nothing: print what no policy can exceed in this case", MM_OPT_FLAG,
+	  AT(bound) },
+	{ 0 },
+};
 
-	if (!r)
-		p->step_ns = us * UINT64_C(1000);
-	return r;
-}
+static const struct mm_opt_command mmsim_command = {
+	.name = "",
+	.arguments = "",
+	.sets = { { mm_wl_options, offsetof(struct program, opts) }, { mmsim_options, 0 } },
+};
 
-static int take_admit(struct program *p, const char *text)
-{
-	static const char *const names[MM_ADMIT_COUNT] = {
-		[MM_ADMIT_WHOLE] = "whole", [MM_ADMIT_FULL] = "full", [MM_ADMIT_CHUNK] = "chunk"
-	};
+static const struct mm_opt_section mmsim_sections[] = {
+	{ .title = "Files",
+	  .text = "../share/mmd/profiles/NAME.conf, as seen from the program: device profiles." },
+	{ 0 },
+};
 
-	for (uint32_t i = 0; i < MM_ADMIT_COUNT; i++) {
-		if (strcmp(text, names[i]))
-			continue;
-		p->admit = (enum mm_admit)i;
-		return 0;
-	}
-	fprintf(stderr, "mmsim: --admit '%s' is not whole, full or chunk; see mmsim --help\n",
-		text);
-	return -EINVAL;
-}
-
-static int mmsim_option(void *user, int val, char *arg)
-{
-	struct program *p = user;
-
-	if (val == OPT_PLAN)
-		return take_plan(p, arg);
-	if (val == OPT_ADMIT)
-		return take_admit(p, arg);
-	if (val == OPT_STEP)
-		return take_step(p, arg);
-	if (val == OPT_BROKEN)
-		return take_number("broken-steps", arg, BROKEN_MAX, &p->broken_permille);
-	if (val == OPT_CHECK)
-		p->check = 1;
-	else
-		p->trace_path = arg;
-	return 0;
-}
-
-static const char usage[] =
-	"usage: mmsim [options]\n"
-	"\n"
-	"Plays a trace against models that share a device, under each policy in turn, in virtual "
-	"time:\n"
-	"mmd's core and the engine's scheduler are the real ones, the device is a profile.\n"
-	"\n";
-
-static const char more_help[] =
-	"  --check                check every invariant after every event (slow)\n"
-	"  --trace-out FILE       CSV: what each tenant has and does, every 15 ms\n"
-	"  --plan LAYERS[:SLOTS]  so many layers of each model are away all the time\n"
-	"  --step-us US           the engine's own time for each step (default 150)\n"
-	"  --admit NAME           as of mmserve: whole, full (default) or chunk\n"
-	"  --broken-steps N       of a thousand steps so many break off before some layer\n";
+static const struct mm_opt_program mmsim_program = {
+	.name = "mmsim",
+	.summary = "play a trace against models that share a device, in virtual time",
+	.text = "Runs mmd's decisions and mmserve's scheduler, the very code, in a simulated "
+		"world: each policy, one after the other, serves the same requests on the same "
+		"device, which is a profile. A table, or with --json one JSON object, says "
+		"throughput, goodput, latencies and what it took. The same line gives the same "
+		"result, and describes the same case to `mmbench serve`, which runs it for real.",
+	.commands = &mmsim_command,
+	.n_commands = 1,
+	.exits = "Exit status: 0 done; 1 failed: the case is refused, or an invariant does not "
+		 "hold, and standard error has the seed, the window, the policy, the commit and "
+		 "the time that reproduce it; 2 usage.",
+	.sections = mmsim_sections,
+	.man_section = "1",
+	.see_also = "mmbench(1), mmd(8), mmctl(1), Documentation/mmsim.md",
+};
 
 static int mmsim_wrong(const char *text)
 {
@@ -229,10 +203,10 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 				.policy = policy,
 				.alpha = p->alpha,
 				.slots = p->slots,
-				.step_ns = p->step_ns,
+				.step_ns = p->step_us * MS_US,
 				.admit = p->admit,
 				.broken_permille = p->broken_permille,
-				.check = p->check,
+				.check = p->check ? 1 : CHECK_EVERY,
 				.trace = details ? p->trace : NULL };
 	const double begin = clock_seconds(CLOCK_MONOTONIC),
 		     cpu = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -368,6 +342,17 @@ static int trace_close(struct program *p)
 	return failed ? -EIO : 0;
 }
 
+/* Reports why what was printed is not whole, if it is not. @r: what printing returned. */
+static int output_end(int r)
+{
+	if (!r && fflush(stdout))
+		r = -EIO;
+	/* If stdout has no error, the report failed for lack of memory. */
+	if (ferror(stdout))
+		return mmsim_wrong("cannot write the report to standard output");
+	return r ? mmsim_wrong(strerror(-r)) : 0;
+}
+
 static int program_report(struct program *p)
 {
 	json_t *members =
@@ -387,12 +372,12 @@ static int program_report(struct program *p)
 	if (!r)
 		r = p->opts.json ? mm_wl_report_print(&report) : mm_wl_report_table(&report);
 	json_decref(members);
-	if (!r && fflush(stdout))
-		r = -EIO;
-	/* If stdout has no error, the report failed for lack of memory. */
-	if (ferror(stdout))
-		return mmsim_wrong("cannot write the report to standard output");
-	return r ? mmsim_wrong(strerror(-r)) : 0;
+	return output_end(r);
+}
+
+static int program_bound(struct program *p)
+{
+	return output_end(ms_bound_print(&p->opts, &p->sizes, &p->profile, p->cases));
 }
 
 static void program_done(struct program *p)
@@ -409,23 +394,23 @@ static void program_done(struct program *p)
 
 int main(int argc, char **argv)
 {
-	static struct program p = { .alpha = -1,
-				    .admit = MM_ADMIT_FULL,
-				    .step_ns = MS_STEP_US * UINT64_C(1000),
-				    .check = CHECK_EVERY };
-	const struct mm_wl_program program = { .name = "mmsim",
-					       .usage = usage,
-					       .more = more,
-					       .more_help = more_help,
-					       .take = mmsim_option,
-					       .user = &p };
-	int r = mm_wl_options(argc, argv, &program, &p.opts);
+	static struct program p = { .alpha = -1 };
+	char why[MM_OPT_ERROR_BYTES];
+	struct mm_opt_line line;
+	int r = mm_opt_main(&mmsim_program, argc, argv, &p, &line);
 
-	if (r)
-		return r < 0 ? 2 : 0;
+	if (r >= 0)
+		return r;
+	if (mm_wl_settle(&p.opts, why))
+		return mm_opt_refuse(&mmsim_program, line.command, "%s", why);
 	playing.opts = &p.opts;
 	signal(SIGABRT, on_abort);
 	r = program_prepare(&p);
+	if (!r && p.bound) {
+		r = program_bound(&p);
+		program_done(&p);
+		return r ? 1 : 0;
+	}
 	if (!r)
 		r = trace_open(&p);
 	if (!r)
@@ -435,5 +420,5 @@ int main(int argc, char **argv)
 	if (!r)
 		r = program_report(&p);
 	program_done(&p);
-	return r ? 1 : 0;
+	return r ? MM_EXIT_FAILED : MM_EXIT_DONE;
 }

@@ -5,438 +5,175 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "libclient/base/base.h"
-#include "libclient/support/cleanup.h"
-#include "libclient/support/size.h"
+#include "mmd/config/policies.h"
 #include "mmd/config/tune.h"
 
 #define SHARE_ALL_PERMILLE 900 /* sum of shares for --shapes without shares, as vLLM's default */
+#define REQUESTS_MAX       1e7
+#define BLOCK_TOKENS       16
+#define SHAPES_BYTES       64
 
-static const char workload_help[] =
-	"  --profile NAME|FILE      device: gh200-96 (default), h200-pcie5, h100-pcie5, "
-	"a100-pcie4\n"
-	"  --pool SIZE              shares are shares of this much memory (default: the device's)\n"
-	"  --combo C1|C2            C1 (default): OPT-13B 35 %, Llama-2-13B 35 %, Llama-3-8B 20 "
-	"%;\n"
-	"                           C2: OPT-30B 65 %, OPT-6.7B 15 %\n"
-	"  --shapes NAME[:SHARE%],… models and shares of your own; without shares 90 % divided "
-	"equally\n"
-	"  --trace FILE             CSV whose arrival_s is used: a window of it for each tenant, "
-	"scaled\n"
-	"                           to the rate (default: bursts from the seed)\n"
-	"  --lengths L[,L…]         of all tenants or of each: a CSV file with prompt_tokens and\n"
-	"                           output_tokens, or alpaca, sharegpt (default), long, short, "
-	"trace\n"
-	"  --rate R[,R…]            requests/s of all tenants together, or of each (default 4)\n"
-	"  --seconds S              in which requests arrive (default 60); then all are served\n"
-	"  --windows N              repeat with N windows of the trace, report paired ratios "
-	"(default 1)\n"
-	"  --seed N                 of lengths, prompts and synthetic arrivals (default 1)\n"
-	"  --policy P,P,…           recompute, elastic, remap, unlimited, swap, naive, "
-	"naive-bounded\n"
-	"                           (default: the first four); ratios are to the first\n"
-	"  --sharing HOW            temporal (default), spatial, mig\n"
-	"  --turns HOW              of temporal sharing: drain (default), quantum\n"
-	"  --quantum MS             (default 200)\n"
-	"  --max-seqs N             sequences that run at once (default 256)\n"
-	"  --batched-tokens N       tokens of one step (default 2048)\n"
-	"  --max-len N              longest request, prompt and output (default: the model's "
-	"positions)\n"
-	"  --page SIZE              (default 16M)\n"
-	"  --slots auto|1|2         that cycling layers share (default auto)\n"
-	"  --swap SIZE              host memory of each tenant for KV of preempted requests, under "
-	"remap\n"
-	"                           and swap; 0: none (default: twice its share of KV)\n"
-	"  --controller K=V,…       knobs of mmd's controller\n"
-	"  --json                   print JSON instead of a table\n";
+#define POLICY_UNLIMITED ((uint64_t)MM_POLICY_COUNT) /* mmd does not know it */
 
-enum workload_flag {
-	OPT_HELP = 'h',
-	OPT_PROFILE = 256,
-	OPT_POOL,
-	OPT_COMBO,
-	OPT_SHAPES,
-	OPT_TRACE,
-	OPT_LENGTHS,
-	OPT_RATE,
-	OPT_SECONDS,
-	OPT_WINDOWS,
-	OPT_SEED,
-	OPT_POLICY,
-	OPT_SHARING,
-	OPT_TURNS,
-	OPT_QUANTUM,
-	OPT_MAX_SEQS,
-	OPT_BATCHED,
-	OPT_MAX_LEN,
-	OPT_PAGE,
-	OPT_SLOTS,
-	OPT_SWAP,
-	OPT_CONTROLLER,
-	OPT_JSON,
-	OPT_VERSION
+static const struct mm_opt_choice policy_choices[] = {
+	MM_POLICY_CHOICES,
+	{ "unlimited", POLICY_UNLIMITED, "recompute with memory that never runs out" },
+	{ NULL, 0, NULL },
 };
 
-static const struct option shared_options[] = {
-	{ "profile", required_argument, NULL, OPT_PROFILE },
-	{ "pool", required_argument, NULL, OPT_POOL },
-	{ "combo", required_argument, NULL, OPT_COMBO },
-	{ "shapes", required_argument, NULL, OPT_SHAPES },
-	{ "trace", required_argument, NULL, OPT_TRACE },
-	{ "lengths", required_argument, NULL, OPT_LENGTHS },
-	{ "rate", required_argument, NULL, OPT_RATE },
-	{ "seconds", required_argument, NULL, OPT_SECONDS },
-	{ "windows", required_argument, NULL, OPT_WINDOWS },
-	{ "seed", required_argument, NULL, OPT_SEED },
-	{ "policy", required_argument, NULL, OPT_POLICY },
-	{ "sharing", required_argument, NULL, OPT_SHARING },
-	{ "turns", required_argument, NULL, OPT_TURNS },
-	{ "quantum", required_argument, NULL, OPT_QUANTUM },
-	{ "max-seqs", required_argument, NULL, OPT_MAX_SEQS },
-	{ "batched-tokens", required_argument, NULL, OPT_BATCHED },
-	{ "max-len", required_argument, NULL, OPT_MAX_LEN },
-	{ "page", required_argument, NULL, OPT_PAGE },
-	{ "slots", required_argument, NULL, OPT_SLOTS },
-	{ "swap", required_argument, NULL, OPT_SWAP },
-	{ "controller", required_argument, NULL, OPT_CONTROLLER },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "version", no_argument, NULL, OPT_VERSION },
+static const struct mm_opt_choice sharing_choices[] = {
+	{ "temporal", MM_WL_TEMPORAL, "one tenant computes at a time, by turns" },
+	{ "spatial", MM_WL_SPATIAL, "all at once on one device" },
+	{ "mig", MM_WL_MIG, "each has a part of the device for itself" },
+	{ NULL, 0, NULL },
 };
 
-#define SHARED_N MM_ARRAY_SIZE(shared_options)
-#define MORE_MAX 32
-
-static const struct mm_wl_policy known_policies[] = {
-	{ "recompute", MM_POLICY_RECOMPUTE, false },
-	{ "elastic", MM_POLICY_ELASTIC, false },
-	{ "remap", MM_POLICY_REMAP, false },
-	{ "unlimited", MM_POLICY_RECOMPUTE, true },
-	{ "swap", MM_POLICY_SWAP, false },
-	{ "naive", MM_POLICY_NAIVE, false },
-	{ "naive-bounded", MM_POLICY_NAIVE_BOUNDED, false },
+static const struct mm_opt_choice turns_choices[] = {
+	{ "drain", MM_WL_DRAIN, "a turn lasts until nothing is left to do" },
+	{ "quantum", MM_WL_QUANTUM, "a turn ends after --quantum" },
+	{ NULL, 0, NULL },
 };
 
-#define POLICIES_DEFAULT 4
-
-static const char *const sharing_names[MM_WL_SHARINGS] = {
-	[MM_WL_TEMPORAL] = "temporal",
-	[MM_WL_SPATIAL] = "spatial",
-	[MM_WL_MIG] = "mig",
+const struct mm_opt_choice mm_wl_profile_choices[] = {
+	{ "gh200-96", 0, NULL },   { "h200-pcie5", 0, NULL }, { "h100-pcie5", 0, NULL },
+	{ "a100-pcie4", 0, NULL }, { NULL, 0, NULL },
 };
 
-static const char *const turns_names[MM_WL_TURNS] = {
-	[MM_WL_DRAIN] = "drain",
-	[MM_WL_QUANTUM] = "quantum",
+static const struct mm_opt_choice combo_choices[] = {
+	{ "C1", 0, "OPT-13B 35 %, Llama-2-13B 35 %, Llama-3-8B 20 %" },
+	{ "C2", 0, "OPT-30B 65 %, OPT-6.7B 15 %" },
+	{ NULL, 0, NULL },
 };
 
-static const struct {
-	const char *name, *shapes;
-} combos[] = {
-	{ "C1", "OPT-13B:35%,Llama-2-13B:35%,Llama-3-8B:20%" },
-	{ "C2", "OPT-30B:65%,OPT-6.7B:15%" },
+static const char *const combo_shapes[] = { "OPT-13B:35%,Llama-2-13B:35%,Llama-3-8B:20%",
+					    "OPT-30B:65%,OPT-6.7B:15%" };
+
+static const struct mm_opt_choice lengths_choices[] = {
+	{ "alpaca", 0, NULL }, { "sharegpt", 0, NULL }, { "long", 0, NULL },
+	{ "short", 0, NULL },  { "trace", 0, NULL },    { NULL, 0, NULL },
 };
 
-/* State of parsing, with values for tenants that are applied when their number is known. */
-struct workload_parser {
-	const struct mm_wl_program *program;
-	struct mm_wl_opts opts;
-	char *shapes, *rates, *lengths;
-	uint32_t max_len;
+static const struct mm_opt_choice slots_choices[] = {
+	{ "auto", 0, NULL },
+	{ "1", 1, NULL },
+	{ "2", 2, NULL },
+	{ NULL, 0, NULL },
+};
+
+static const struct mm_opt_choice swap_choices[] = {
+	{ "auto", MM_WL_SWAP_AUTO, "twice its share of KV" },
+	{ NULL, 0, NULL },
 };
 
 const char *mm_wl_sharing_name(enum mm_wl_sharing sharing)
 {
-	return sharing_names[sharing];
+	return mm_opt_choice_name(sharing_choices, sharing);
 }
 
 const char *mm_wl_turns_name(enum mm_wl_turns turns)
 {
-	return turns_names[turns];
+	return mm_opt_choice_name(turns_choices, turns);
 }
 
-const struct mm_wl_policy *mm_wl_policy_at(size_t index)
-{
-	return index < MM_ARRAY_SIZE(known_policies) ? &known_policies[index] : NULL;
-}
-
-MM_PRINTF(2, 3) static int workload_wrong(const struct workload_parser *p, const char *format, ...)
+MM_PRINTF(2, 3) static int workload_refuse(char *why, const char *format, ...)
 {
 	va_list args;
 
-	fprintf(stderr, "%s: ", p->program->name);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(why, MM_OPT_ERROR_BYTES, format, args);
 	va_end(args);
-	fputs("; see --help\n", stderr);
 	return -EINVAL;
 }
 
-static int workload_parse_number(const struct workload_parser *p, const char *name,
-				 const char *text, uint64_t least, uint64_t most,
-				 uint64_t *ret_number)
+/* ---- one option ---- */
+
+static int policies_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
-	char *end;
-	unsigned long long number;
+	struct mm_wl_opts *o = into;
 
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	if (errno || end == text || *end || *text < '0' || *text > '9')
-		return workload_wrong(p, "--%s '%s' is not a whole number", name, text);
-	if (number < least || number > most)
-		return workload_wrong(p, "--%s %s is not in %llu..%llu", name, text,
-				      (unsigned long long)least, (unsigned long long)most);
-	*ret_number = number;
-	return 0;
-}
-
-static int parse_u32(const struct workload_parser *p, const char *name, const char *text,
-		     uint32_t least, uint32_t most, uint32_t *ret_number)
-{
-	uint64_t number;
-	int r = workload_parse_number(p, name, text, least, most, &number);
-
-	if (!r)
-		*ret_number = (uint32_t)number;
-	return r;
-}
-
-static int workload_parse_real(const struct workload_parser *p, const char *name, const char *text,
-			       double least, double most, double *ret_real)
-{
-	char *end;
-	double real = strtod(text, &end);
-
-	if (end == text || *end || !isfinite(real))
-		return workload_wrong(p, "--%s '%s' is not a number", name, text);
-	if (real < least || real > most)
-		return workload_wrong(p, "--%s %s is not in %g..%g", name, text, least, most);
-	*ret_real = real;
-	return 0;
-}
-
-static int workload_parse_size(const struct workload_parser *p, const char *name, const char *text,
-			       uint64_t *ret_bytes)
-{
-	if (mm_size_parse(text, ret_bytes) || !*ret_bytes || *ret_bytes > UINT64_C(1) << 50)
-		return workload_wrong(p, "--%s '%s' is not a size like 16M or 96G", name, text);
-	return 0;
-}
-
-/* Finds the index of @text in @names. */
-static int parse_word(const struct workload_parser *p, const char *name, const char *text,
-		      const char *const names[], int n, int *ret_index)
-{
-	char known[256] = "";
-	size_t at = 0;
-
-	for (int i = 0; i < n; i++) {
-		if (!strcmp(text, names[i])) {
-			*ret_index = i;
-			return 0;
-		}
-		at += (size_t)snprintf(known + at, sizeof(known) - at, i ? ", %s" : "%s", names[i]);
-	}
-	return workload_wrong(p, "--%s '%s' is not one of %s", name, text, known);
-}
-
-static int workload_parse_policies(struct workload_parser *p, char *text)
-{
-	const char *names[MM_ARRAY_SIZE(known_policies)];
-
-	for (size_t i = 0; i < MM_ARRAY_SIZE(known_policies); i++)
-		names[i] = known_policies[i].name;
-	p->opts.policies = 0;
-	for (char *word; (word = strsep(&text, ","));) {
-		int index = 0, err = parse_word(p, "policy", word, names,
-						(int)MM_ARRAY_SIZE(known_policies), &index);
-
-		if (err)
-			return err;
-		for (uint32_t i = 0; i < p->opts.policies; i++) {
-			if (p->opts.policy[i].name == known_policies[index].name)
-				return workload_wrong(p, "--policy: '%s' twice", word);
-		}
-		p->opts.policy[p->opts.policies++] = known_policies[index];
-	}
-	return 0;
-}
-
-static int parse_combo(struct workload_parser *p, const char *text)
-{
-	for (size_t i = 0; i < MM_ARRAY_SIZE(combos); i++) {
-		if (strcasecmp(text, combos[i].name))
-			continue;
-		p->opts.combo = combos[i].name;
-		return 0;
-	}
-	return workload_wrong(p, "--combo '%s' is not C1 or C2", text);
-}
-
-static int workload_parse_slots(struct workload_parser *p, const char *text)
-{
-	if (strcmp(text, "auto") && strcmp(text, "1") && strcmp(text, "2"))
-		return workload_wrong(p, "--slots '%s' is not auto, 1 or 2", text);
-	p->opts.slots = *text == 'a' ? 0 : (uint32_t)(*text - '0');
-	return 0;
-}
-
-static int parse_swap(struct workload_parser *p, const char *text)
-{
-	uint64_t bytes = 0;
-
-	if (strcmp(text, "0")) {
-		int r = workload_parse_size(p, "swap", text, &bytes);
+	o->policies = 0;
+	for (const char *word = text;; word += strcspn(word, ",") + 1) {
+		const size_t n = strcspn(word, ",");
+		struct mm_wl_policy *p = &o->policy[o->policies];
+		uint64_t value = 0;
+		const int r = mm_opt_choice(opt, word, n, &value, why);
 
 		if (r)
 			return r;
+		*p = (struct mm_wl_policy){ .name = mm_opt_choice_name(opt->choices, value),
+					    .policy = value == POLICY_UNLIMITED
+							      ? MM_POLICY_RECOMPUTE
+							      : (enum mm_policy)value,
+					    .unlimited = value == POLICY_UNLIMITED };
+		for (uint32_t i = 0; i < o->policies; i++) {
+			if (o->policy[i].name == p->name)
+				return workload_refuse(why, "'%s' twice", p->name);
+		}
+		o->policies++;
+		if (!word[n])
+			return 0;
 	}
-	p->opts.swap_bytes = bytes;
-	return 0;
 }
 
-/* Checks --controller with the controller's own parser. The program parses it again later. */
-static int parse_controller(struct workload_parser *p, const char *text)
+static int combo_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
+	struct mm_wl_opts *o = into;
+	uint64_t unused;
+
+	for (const struct mm_opt_choice *c = opt->choices; c->name; c++) {
+		if (strcasecmp(text, c->name))
+			continue;
+		o->combo = c->name;
+		return 0;
+	}
+	return mm_opt_choice(opt, text, strlen(text), &unused, why);
+}
+
+/* Checks with the controller's own parser. The program parses it again later. */
+static int controller_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+{
+	struct mm_wl_opts *o = into;
 	struct mm_core_opts unused = { 0 };
-	char why[MM_TUNE_ERROR_BYTES];
 
+	static_assert(MM_OPT_ERROR_BYTES >= MM_TUNE_ERROR_BYTES, "why holds the sentence");
+	(void)opt;
 	if (mm_tune_parse(text, &unused, why))
-		return workload_wrong(p, "--controller: %s", why);
-	p->opts.controller = text;
+		return -EINVAL;
+	o->controller = text;
 	return 0;
-}
-
-static int take_case(struct workload_parser *p, int opt, char *arg)
-{
-	struct mm_wl_opts *o = &p->opts;
-
-	switch (opt) {
-	case OPT_PROFILE:
-		o->profile = arg;
-		return 0;
-	case OPT_POOL:
-		return workload_parse_size(p, "pool", arg, &o->pool_bytes);
-	case OPT_COMBO:
-		return parse_combo(p, arg);
-	case OPT_SHAPES:
-		p->shapes = arg;
-		o->combo = NULL;
-		return 0;
-	case OPT_TRACE:
-		o->trace_path = arg;
-		return 0;
-	case OPT_LENGTHS:
-		p->lengths = arg;
-		return 0;
-	case OPT_RATE:
-		p->rates = arg;
-		return 0;
-	case OPT_SECONDS:
-		return workload_parse_real(p, "seconds", arg, 0.01, 1e6, &o->seconds);
-	case OPT_WINDOWS:
-		return parse_u32(p, "windows", arg, 1, MM_WL_WINDOWS_MAX, &o->windows);
-	case OPT_SEED:
-		return workload_parse_number(p, "seed", arg, 0, UINT64_MAX >> 1, &o->seed);
-	case OPT_POLICY:
-		return workload_parse_policies(p, arg);
-	default:
-		return -ENOENT;
-	}
-}
-
-static int take_engine(struct workload_parser *p, int opt, char *arg)
-{
-	struct mm_wl_opts *o = &p->opts;
-	int index = 0, err;
-
-	switch (opt) {
-	case OPT_SHARING:
-		err = parse_word(p, "sharing", arg, sharing_names, MM_WL_SHARINGS, &index);
-		o->sharing = (enum mm_wl_sharing)index;
-		return err;
-	case OPT_TURNS:
-		err = parse_word(p, "turns", arg, turns_names, MM_WL_TURNS, &index);
-		o->turns = (enum mm_wl_turns)index;
-		return err;
-	case OPT_QUANTUM:
-		return parse_u32(p, "quantum", arg, 1, MM_WL_QUANTUM_MAX_MS, &o->quantum_ms);
-	case OPT_MAX_SEQS:
-		return parse_u32(p, "max-seqs", arg, 1, 4096, &o->max_seqs);
-	case OPT_BATCHED:
-		return parse_u32(p, "batched-tokens", arg, 1, 65536, &o->batched_tokens);
-	case OPT_MAX_LEN:
-		return parse_u32(p, "max-len", arg, 2, 1 << 24, &p->max_len);
-	case OPT_PAGE:
-		return workload_parse_size(p, "page", arg, &o->page_bytes);
-	case OPT_SLOTS:
-		return workload_parse_slots(p, arg);
-	case OPT_SWAP:
-		return parse_swap(p, arg);
-	case OPT_CONTROLLER:
-		return parse_controller(p, arg);
-	case OPT_JSON:
-		o->json = true;
-		return 0;
-	default:
-		return -ENOENT;
-	}
-}
-
-static int workload_option(struct workload_parser *p, int opt, char *arg)
-{
-	int r;
-
-	if (opt == OPT_HELP) {
-		printf("%s%s%s  -h, --help, --version\n", p->program->usage, workload_help,
-		       p->program->more_help ? p->program->more_help : "");
-		return 1;
-	}
-	if (opt == OPT_VERSION) {
-		printf("%s " MM_VERSION "\n", p->program->name);
-		return 1;
-	}
-	if (opt >= MM_WL_OPT_MORE)
-		return p->program->take(p->program->user, opt, arg);
-	if (opt == '?')
-		return -EINVAL; /* getopt has printed which argument is wrong */
-	r = take_case(p, opt, arg);
-	return r == -ENOENT ? take_engine(p, opt, arg) : r;
 }
 
 /* Parses a tenant of --shapes: "OPT-13B:35%", "opt-13b:12.5", "OPT-13B". */
-static int workload_parse_tenant(struct workload_parser *p, char *text, struct mm_wl_tenant *tenant)
+static int tenant_parse(const struct mm_opt *opt, char *text, struct mm_wl_tenant *tenant,
+			char *why)
 {
 	char *share = strchr(text, ':');
-	double percent;
+	uint64_t unused;
+	double real;
 	int r;
 
 	if (share)
 		*share++ = '\0';
-	tenant->shape = mm_shape_find(text);
-	if (!tenant->shape) {
-		char known[MM_SHAPE_NAMES_BYTES];
-
-		mm_shape_names(known, sizeof(known));
-		return workload_wrong(p, "--shapes: '%s' is not one of %s", text, known);
-	}
+	*tenant = (struct mm_wl_tenant){ .shape = mm_shape_find(text) };
+	if (!tenant->shape)
+		return mm_opt_choice(opt, text, strlen(text), &unused, why);
 	if (!share)
 		return 0;
 	if (*share && share[strlen(share) - 1] == '%')
 		share[strlen(share) - 1] = '\0';
-	r = workload_parse_real(p, "shapes", share, 0.1, 100, &percent);
+	r = mm_opt_real(opt, share, &real, why);
 	if (!r)
-		tenant->share_permille = (uint32_t)lround(percent * 10);
+		tenant->share_permille = (uint32_t)lround(real * 10);
 	return r;
 }
 
-static int parse_shapes(struct workload_parser *p, char *text)
+static int shapes_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
-	struct mm_wl_opts *o = &p->opts;
+	struct mm_wl_opts *o = into;
 	uint32_t given = 0, without = 0;
 
 	o->tenants = 0;
@@ -444,19 +181,18 @@ static int parse_shapes(struct workload_parser *p, char *text)
 		int r;
 
 		if (o->tenants == MM_WL_TENANTS_MAX)
-			return workload_wrong(p, "--shapes: more than %d", MM_WL_TENANTS_MAX);
-		r = workload_parse_tenant(p, word, &o->tenant[o->tenants]);
+			return workload_refuse(why, "more than %d", MM_WL_TENANTS_MAX);
+		r = tenant_parse(opt, word, &o->tenant[o->tenants], why);
 		if (r)
 			return r;
 		given += o->tenant[o->tenants].share_permille;
 		without += !o->tenant[o->tenants++].share_permille;
 	}
 	if (given > 1000)
-		return workload_wrong(p, "--shapes: the shares are %.1f %% together", given / 10.0);
+		return workload_refuse(why, "the shares are %.1f %% together", given / 10.0);
 	if (without && given + without > SHARE_ALL_PERMILLE)
-		return workload_wrong(p,
-				      "--shapes: %.1f %% leave nothing for those without a share",
-				      given / 10.0);
+		return workload_refuse(why, "%.1f %% leave nothing for those without a share",
+				       given / 10.0);
 	for (uint32_t t = 0; t < o->tenants; t++) {
 		if (!o->tenant[t].share_permille)
 			o->tenant[t].share_permille = (SHARE_ALL_PERMILLE - given) / without;
@@ -464,146 +200,166 @@ static int parse_shapes(struct workload_parser *p, char *text)
 	return 0;
 }
 
-static int parse_rates(struct workload_parser *p, char *text)
+static int rates_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
-	struct mm_wl_opts *o = &p->opts;
-	uint32_t n = 0;
+	struct mm_wl_given *g = &((struct mm_wl_opts *)into)->given;
 
-	for (char *word; (word = strsep(&text, ",")); n++) {
+	g->rates = 0;
+	for (char *word; (word = strsep(&text, ",")); g->rates++) {
 		int r;
 
-		if (n == o->tenants)
-			return workload_wrong(p, "--rate: more than %u values for as many tenants",
-					      o->tenants);
-		r = workload_parse_real(p, "rate", word, 1e-3, 1e6, &o->tenant[n].rate);
+		if (g->rates == MM_WL_TENANTS_MAX)
+			return workload_refuse(why, "more than %d values", MM_WL_TENANTS_MAX);
+		r = mm_opt_real(opt, word, &g->rate[g->rates], why);
 		if (r)
 			return r;
 	}
-	if (n != 1 && n != o->tenants)
-		return workload_wrong(
-			p, "--rate: %u values for %u tenants; give one for all or one of each", n,
-			o->tenants);
-	for (uint32_t t = o->tenants; n == 1 && t-- > 0;)
-		o->tenant[t].rate = o->tenant[0].rate / o->tenants;
 	return 0;
 }
 
-static int parse_lengths(struct workload_parser *p, char *text)
+static int lengths_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
-	struct mm_wl_opts *o = &p->opts;
-	uint32_t n = 0;
+	struct mm_wl_given *g = &((struct mm_wl_opts *)into)->given;
 
-	for (char *word; (word = strsep(&text, ",")); n++) {
-		if (n == o->tenants)
-			return workload_wrong(p,
-					      "--lengths: more than %u values for as many tenants",
-					      o->tenants);
+	(void)opt;
+	g->n_lengths = 0;
+	for (char *word; (word = strsep(&text, ","));) {
+		if (g->n_lengths == MM_WL_TENANTS_MAX)
+			return workload_refuse(why, "more than %d values", MM_WL_TENANTS_MAX);
 		if (!*word)
-			return workload_wrong(p, "--lengths: an empty name");
-		o->tenant[n].lengths = word;
+			return workload_refuse(why, "an empty name");
+		g->lengths[g->n_lengths++] = word;
 	}
-	if (n != 1 && n != o->tenants)
-		return workload_wrong(
-			p, "--lengths: %u values for %u tenants; give one for all or one of each",
-			n, o->tenants);
-	for (uint32_t t = 1; n == 1 && t < o->tenants; t++)
-		o->tenant[t].lengths = o->tenant[0].lengths;
 	return 0;
 }
 
-static const char *combo_shapes(const char *name)
+/* ---- the table ---- */
+
+#define AT(field)       MM_OPT_AT(struct mm_wl_opts, field)
+#define CALL(p)         .type = MM_OPT_CALL, .parse = (p)
+#define NUMBER(low, up) .type = MM_OPT_NUMBER, .min = (low), .max = (up)
+
+const struct mm_opt mm_wl_options[] = {
+	{ "profile", "NAME|FILE", "the device, and with ,KEY=VALUE behind it other numbers of it",
+	  MM_OPT_TEXT, AT(profile), .preset = "gh200-96", .choices = mm_wl_profile_choices,
+	  .group = "Device and models" },
+	{ "pool", "SIZE", "shares are shares of this much memory", MM_OPT_SIZE, AT(pool_bytes),
+	  .otherwise = "the device's", .min = 1 },
+	{ "combo", "NAME", "models and shares of a published case", CALL(combo_parse),
+	  .choices = combo_choices, .otherwise = "C1, unless --shapes is given" },
+	{ "shapes", "NAME[:SHARE%],...",
+	  "models and shares of your own; those without a share divide equally what is left of "
+	  "90 %",
+	  CALL(shapes_parse), .choices = mm_shape_choices, .least = 0.1, .most = 100, .unit = "%" },
+	{ "trace", "FILE",
+	  "a CSV file whose arrival_s is used: a window of it for each tenant, scaled to its rate",
+	  MM_OPT_TEXT, AT(trace_path), .otherwise = "bursts from the seed", .group = "Requests" },
+	{ "lengths", "NAME|FILE,...",
+	  "of all tenants, or one of each: a CSV file with prompt_tokens and output_tokens, or a "
+	  "distribution",
+	  CALL(lengths_parse), .choices = lengths_choices, .otherwise = "sharegpt" },
+	{ "rate", "R,...", "requests/s of all tenants together, or of each", CALL(rates_parse),
+	  .preset = "4", .least = 1e-3, .most = 1e6, .unit = "requests/s" },
+	{ "seconds", "S", "in which requests arrive; then all are served", MM_OPT_REAL, AT(seconds),
+	  .preset = "60", .least = 0.01, .most = 1e6, .unit = "s" },
+	{ "windows", "N", "repeat with so many windows of the trace, and report paired ratios",
+	  NUMBER(1, MM_WL_WINDOWS_MAX), AT(windows), .preset = "1" },
+	{ "seed", "N", "of lengths, prompts and synthetic arrivals", NUMBER(0, UINT64_MAX >> 1),
+	  AT(seed), .preset = "1" },
+	{ "max-len", "TOKENS", "longest request, prompt and output", NUMBER(2, 1 << 24),
+	  AT(given.max_len), .otherwise = "the model's positions" },
+	{ "policy", "NAME,...", "one run each; ratios are to the first", CALL(policies_parse),
+	  .preset = "recompute,elastic,remap,unlimited", .choices = policy_choices,
+	  .group = "Policies and engines" },
+	{ "sharing", "HOW", "how tenants share the device", MM_OPT_CHOICE, AT(sharing),
+	  .preset = "temporal", .choices = sharing_choices },
+	{ "turns", "HOW", "of temporal sharing", MM_OPT_CHOICE, AT(turns), .preset = "drain",
+	  .choices = turns_choices },
+	{ "quantum", "MS", "length of a turn", NUMBER(1, MM_WL_QUANTUM_MAX_MS), AT(quantum_ms),
+	  .preset = "200", .unit = "ms" },
+	{ "max-seqs", "N", "sequences that run at once", NUMBER(1, 4096), AT(max_seqs),
+	  .preset = "256" },
+	{ "batched-tokens", "N", "tokens of one step, at least --max-seqs", NUMBER(1, 65536),
+	  AT(batched_tokens), .preset = "2048" },
+	{ "page", "SIZE", "mmd's unit of memory", MM_OPT_SIZE, AT(page_bytes), .preset = "16M",
+	  .min = 1 },
+	{ "slots", "N", "that cycling layers share", MM_OPT_CHOICE, AT(slots), .preset = "auto",
+	  .choices = slots_choices },
+	{ "swap", "SIZE",
+	  "host memory of each tenant for KV of preempted requests, under remap and swap (0 is "
+	  "none)",
+	  MM_OPT_SIZE, AT(swap_bytes), .preset = "auto", .choices = swap_choices },
+	{ "controller", "KEY=VALUE,...", "knobs of mmd's controller, as of mmd --controller",
+	  CALL(controller_parse), .otherwise = "as mmd's" },
+	{ "json", NULL, "print JSON instead of a table", MM_OPT_FLAG, AT(json), .group = "Output" },
+	{ 0 },
+};
+
+/* ---- all of them ---- */
+
+static int settle_shapes(struct mm_wl_opts *o, char *why)
 {
-	for (size_t i = 0; i < MM_ARRAY_SIZE(combos); i++) {
-		if (!strcmp(combos[i].name, name))
-			return combos[i].shapes;
-	}
-	return "";
+	char shapes[SHAPES_BYTES];
+	size_t combo = 0;
+
+	if (o->combo && o->tenants)
+		return workload_refuse(why, "--combo and --shapes exclude each other");
+	if (o->tenants)
+		return 0;
+	if (!o->combo)
+		o->combo = combo_choices[0].name;
+	while (combo_choices[combo].name != o->combo)
+		combo++;
+	snprintf(shapes, sizeof(shapes), "%s", combo_shapes[combo]);
+	return shapes_parse(mm_opt_find(mm_wl_options, "shapes", 6), shapes, o, why);
 }
 
-/* Parses the values whose number depends on the number of tenants. */
-static int parse_tenants(struct workload_parser *p)
+static int settle_count(const struct mm_wl_opts *o, const char *name, uint32_t n, char *why)
 {
-	struct mm_wl_opts *o = &p->opts;
-	mm_cleanup(mm_free_ptr) char *shapes =
-		strdup(p->shapes ? p->shapes : combo_shapes(o->combo));
-	char rate[] = "4";
-	int r;
-
-	if (!shapes)
-		return -ENOMEM;
-	r = parse_shapes(p, shapes);
-	if (!r)
-		r = parse_rates(p, p->rates ? p->rates : rate);
-	if (!r && p->lengths)
-		r = parse_lengths(p, p->lengths);
-	for (uint32_t t = 0; !r && t < o->tenants; t++) {
-		const uint32_t positions = o->tenant[t].shape->arch.max_position;
-
-		if (!p->lengths)
-			o->tenant[t].lengths = "sharegpt";
-		o->tenant[t].tokens_max = p->max_len ? MM_MIN(p->max_len, positions) : positions;
-	}
-	return r;
+	if (n == 1 || n == o->tenants)
+		return 0;
+	return workload_refuse(why,
+			       "--%s: %u values for %u tenants; give one for all or one of each",
+			       name, n, o->tenants);
 }
 
-static int workload_check(struct workload_parser *p)
+static void settle_tenants(struct mm_wl_opts *o)
 {
-	const struct mm_wl_opts *o = &p->opts;
+	const struct mm_wl_given *g = &o->given;
+
+	for (uint32_t i = 0; i < o->tenants; i++) {
+		struct mm_wl_tenant *t = &o->tenant[i];
+		const uint32_t positions = t->shape->arch.max_position;
+
+		t->rate = g->rates == 1 ? g->rate[0] / o->tenants : g->rate[i];
+		t->lengths = g->lengths[g->n_lengths == 1 ? 0 : i];
+		t->tokens_max = g->max_len ? MM_MIN(g->max_len, positions) : positions;
+	}
+}
+
+int mm_wl_settle(struct mm_wl_opts *o, char *why)
+{
 	double requests = 0;
+	int r = settle_shapes(o, why);
 
-	if (o->combo && p->shapes)
-		return workload_wrong(p, "--combo and --shapes exclude each other");
+	o->block_tokens = BLOCK_TOKENS;
+	if (!o->given.n_lengths)
+		o->given.lengths[o->given.n_lengths++] = "sharegpt";
+	if (!r)
+		r = settle_count(o, "rate", o->given.rates, why);
+	if (!r)
+		r = settle_count(o, "lengths", o->given.n_lengths, why);
+	if (r)
+		return r;
+	settle_tenants(o);
 	if (o->batched_tokens < o->max_seqs)
-		return workload_wrong(p, "--batched-tokens %u is less than --max-seqs %u",
-				      o->batched_tokens, o->max_seqs);
+		return workload_refuse(why, "--batched-tokens %u is less than --max-seqs %u",
+				       o->batched_tokens, o->max_seqs);
 	for (uint32_t t = 0; t < o->tenants; t++)
 		requests += o->tenant[t].rate * o->seconds;
-	if (requests > 1e7)
-		return workload_wrong(
-			p, "--rate and --seconds make %.0f requests; at most 10 million", requests);
+	if (requests > REQUESTS_MAX)
+		return workload_refuse(
+			why, "--rate and --seconds make %.0f requests; at most 10 million",
+			requests);
 	return 0;
-}
-
-int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
-		  struct mm_wl_opts *ret_opts)
-{
-	struct option all[SHARED_N + MORE_MAX + 1] = { 0 };
-	struct workload_parser p = {
-		.program = program,
-		.opts = { .profile = "gh200-96",
-			  .page_bytes = UINT64_C(16) << 20,
-			  .combo = combos[0].name,
-			  .seconds = 60,
-			  .windows = 1,
-			  .seed = 1,
-			  .policies = POLICIES_DEFAULT,
-			  .quantum_ms = 200,
-			  .max_seqs = 256,
-			  .batched_tokens = 2048,
-			  .block_tokens = 16,
-			  .swap_bytes = MM_WL_SWAP_AUTO },
-	};
-	size_t n = SHARED_N;
-	int opt, r;
-
-	memcpy(p.opts.policy, known_policies, POLICIES_DEFAULT * sizeof(*known_policies));
-	memcpy(all, shared_options, sizeof(shared_options));
-	for (const struct option *o = program->more; o && o->name; o++) {
-		mm_assert(n < SHARED_N + MORE_MAX);
-		all[n++] = *o;
-	}
-	optind = 1;
-	while ((opt = getopt_long(argc, argv, "+h", all, NULL)) != -1) {
-		r = workload_option(&p, opt, optarg);
-		if (r)
-			return r;
-	}
-	if (optind < argc)
-		return workload_wrong(&p, "unexpected argument '%s'", argv[optind]);
-	r = parse_tenants(&p);
-	if (!r)
-		r = workload_check(&p);
-	if (!r)
-		*ret_opts = p.opts;
-	return r;
 }

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * options - the command line that mmbench serve and mmsim share
+ * options - the options that mmbench serve and mmsim share
  *
- * Concept:    One table of flags, parsed once, so that the same line means the same case to the
- *             timed run and to the simulator. A program may add flags of its own.
+ * Concept:    One table, so that the same line means the same case to the timed run and to the
+ *             simulator. A program puts it among its sets of options, and calls mm_wl_settle() when
+ *             its command line was read.
  * Ownership:  strings point into argv, which the parser modifies; nothing is to be freed.
  * Threading:  one thread.
- * Invariants: after mm_wl_options() every field is in its range.
+ * Invariants: after mm_wl_settle() every field is in its range.
  */
 #pragma once
 
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mm/abi.h"
 #include "libclient/model/shapes.h"
+#include "libclient/support/options.h"
+#include "mmd/core/core.h"
 
-#define MM_WL_TENANTS_MAX      16
-#define MM_WL_POLICIES_MAX     16
-#define MM_WL_WINDOWS_MAX      1000
-#define MM_WL_NAME_BYTES       64
-#define MM_WL_SWAP_AUTO        UINT64_MAX
-#define MM_WL_QUANTUM_MAX_MS   60000 /* as mmd: MM_TURN_QUANTUM_LIMIT_NS */
-#define MM_WL_QUANTUM_MAX_TEXT "60000"
+#define MM_WL_TENANTS_MAX    16
+#define MM_WL_POLICIES_MAX   16
+#define MM_WL_WINDOWS_MAX    1000
+#define MM_WL_NAME_BYTES     64
+#define MM_WL_SWAP_AUTO      UINT64_MAX
+#define MM_WL_QUANTUM_MAX_MS 60000 /* as mmd: MM_TURN_QUANTUM_LIMIT_NS */
 
 enum mm_wl_sharing {
 	MM_WL_TEMPORAL, /* one tenant computes at a time, by turns */
@@ -48,7 +48,16 @@ struct mm_wl_tenant {
 	uint32_t tokens_max;     /* prompt and output of one request */
 };
 
+/* Options whose meaning depends on others: as they were given. */
+struct mm_wl_given {
+	double rate[MM_WL_TENANTS_MAX];
+	const char *lengths[MM_WL_TENANTS_MAX];
+	uint32_t rates, n_lengths;
+	uint32_t max_len; /* 0: none */
+};
+
 struct mm_wl_opts {
+	struct mm_wl_given given;
 	const char *profile;
 	uint64_t pool_bytes; /* memory that the tenants share; 0 = the device's memory */
 	uint64_t page_bytes;
@@ -73,32 +82,17 @@ struct mm_wl_opts {
 	bool json;
 };
 
-/* The part of a command line that belongs to one program. */
-struct mm_wl_program {
-	const char *name;          /* prefix of messages: "mmsim" */
-	const char *usage;         /* first lines of --help, up to the list of flags */
-	const struct option *more; /* further flags, or NULL; val from MM_WL_OPT_MORE */
-	const char *more_help;     /* lines of --help for them, or NULL */
-	/* Takes one of these flags. Return: 0; 1 the program may end; -EINVAL, with a sentence. */
-	int (*take)(void *user, int val, char *arg);
-	void *user;
-};
-
-#define MM_WL_OPT_MORE 1000
+extern const struct mm_opt_choice mm_wl_profile_choices[]; /* for options that take a file, too */
+extern const struct mm_opt mm_wl_options[]; /* into struct mm_wl_opts, which is zeroed at first */
 
 /**
- * mm_wl_options() - read a command line
- * @argc, @argv: argv[0] is skipped; the strings are modified
- * @program:     the program that was started
- * @ret_opts:    written only on success
+ * mm_wl_settle() - derive what follows from several options, and check them together
+ * @opts: as a command line was read into it
+ * @why:  MM_OPT_ERROR_BYTES: on failure what is wrong
  *
- * Errors are reported on stderr. Return: 0; 1 --help or --version was answered; -EINVAL usage.
+ * Return: 0; -EINVAL.
  */
-int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
-		  struct mm_wl_opts *ret_opts);
+int mm_wl_settle(struct mm_wl_opts *opts, char *why);
 
 const char *mm_wl_sharing_name(enum mm_wl_sharing sharing);
 const char *mm_wl_turns_name(enum mm_wl_turns turns);
-
-/* Returns a policy by index; NULL: there are not so many. */
-const struct mm_wl_policy *mm_wl_policy_at(size_t index);

@@ -9,6 +9,7 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
 
 #define GIB 0x1p30
 
@@ -207,79 +208,51 @@ int mm_wl_report_table(const struct mm_wl_report *r)
 
 /* ---- for programs ---- */
 
-/* Sets a member; @value is taken over. Return: false: no memory. */
-static bool json_member_put(json_t *object, const char *key, json_t *value)
+/* These return 0, or not: no memory. */
+static int put_metrics(json_t *json, const struct mm_wl_metrics *m, bool goodput_known)
 {
-	return !json_object_set_new(object, key, value);
+	int r = mm_json_put_u64(json, "requests", m->requests) ||
+		mm_json_put_u64(json, "completed", m->completed) ||
+		mm_json_put_u64(json, "output_tokens", m->output_tokens) ||
+		mm_json_put_u64(json, "prompt_tokens", m->prompt_tokens) ||
+		mm_json_put_real(json, "seconds", m->seconds) ||
+		mm_json_put_real(json, "throughput_tok_s", m->throughput_tok_s) ||
+		mm_json_put_real(json, "total_tok_s", m->total_tok_s) ||
+		mm_json_put_real(json, "window_tok_s", m->window_tok_s) ||
+		mm_json_put_real(json, "ttft_p50_s", m->ttft_p50_s) ||
+		mm_json_put_real(json, "ttft_p99_s", m->ttft_p99_s) ||
+		mm_json_put_real(json, "ttft_mean_s", m->ttft_mean_s) ||
+		mm_json_put_real(json, "tbt_p50_s", m->tbt_p50_s) ||
+		mm_json_put_real(json, "tbt_p99_s", m->tbt_p99_s) ||
+		mm_json_put_real(json, "tbt_mean_s", m->tbt_mean_s) ||
+		mm_json_put_real(json, "tpot_p50_s", m->tpot_p50_s) ||
+		mm_json_put_real(json, "tpot_p99_s", m->tpot_p99_s);
+
+	if (r || !goodput_known)
+		return r;
+	return mm_json_put_u64(json, "good_requests", m->good) ||
+	       mm_json_put_real(json, "goodput_tok_s", m->goodput_tok_s) ||
+	       mm_json_put_real(json, "goodput_req_s", m->goodput_req_s);
 }
 
-static bool put_u64(json_t *object, const char *key, uint64_t value)
+static int put_counters(json_t *json, const struct mm_wl_counters *c)
 {
-	return json_member_put(object, key, json_integer((json_int_t)value));
-}
-
-static bool put_real(json_t *object, const char *key, double value)
-{
-	return json_member_put(object, key, json_real(value));
-}
-
-static bool put_metrics(json_t *json, const struct mm_wl_metrics *m, bool goodput_known)
-{
-	bool ok = put_u64(json, "requests", m->requests) &&
-		  put_u64(json, "completed", m->completed) &&
-		  put_u64(json, "output_tokens", m->output_tokens) &&
-		  put_u64(json, "prompt_tokens", m->prompt_tokens) &&
-		  put_real(json, "seconds", m->seconds) &&
-		  put_real(json, "throughput_tok_s", m->throughput_tok_s) &&
-		  put_real(json, "total_tok_s", m->total_tok_s) &&
-		  put_real(json, "window_tok_s", m->window_tok_s) &&
-		  put_real(json, "ttft_p50_s", m->ttft_p50_s) &&
-		  put_real(json, "ttft_p99_s", m->ttft_p99_s) &&
-		  put_real(json, "ttft_mean_s", m->ttft_mean_s) &&
-		  put_real(json, "tbt_p50_s", m->tbt_p50_s) &&
-		  put_real(json, "tbt_p99_s", m->tbt_p99_s) &&
-		  put_real(json, "tbt_mean_s", m->tbt_mean_s) &&
-		  put_real(json, "tpot_p50_s", m->tpot_p50_s) &&
-		  put_real(json, "tpot_p99_s", m->tpot_p99_s);
-
-	if (!ok || !goodput_known)
-		return ok;
-	return put_u64(json, "good_requests", m->good) &&
-	       put_real(json, "goodput_tok_s", m->goodput_tok_s) &&
-	       put_real(json, "goodput_req_s", m->goodput_req_s);
-}
-
-static bool put_counters(json_t *json, const struct mm_wl_counters *c)
-{
-	return put_u64(json, "preemptions", c->preemptions) &&
-	       put_u64(json, "recomputed_tokens", c->recomputed_tokens) &&
-	       put_u64(json, "swapped_bytes", c->swapped_bytes) &&
-	       put_u64(json, "bytes_streamed", c->streamed_bytes) &&
-	       put_u64(json, "plan_changes", c->plan_changes) &&
-	       put_u64(json, "layers_remapped_max", c->layers_remapped_max) &&
-	       put_u64(json, "kv_peak_bytes", c->kv_peak_bytes) &&
-	       put_u64(json, "steps", c->steps) && put_u64(json, "turns", c->turns) &&
-	       put_real(json, "stall_s", (double)c->stall_ns / 1e9) &&
-	       put_u64(json, "refused", c->refused);
-}
-
-static void report_json_done(json_t **json)
-{
-	json_decref(*json);
-}
-
-static json_t *json_keep(json_t **json, bool ok)
-{
-	json_t *kept = ok ? *json : NULL;
-
-	if (ok)
-		*json = NULL;
-	return kept;
+	return mm_json_put_u64(json, "preemptions", c->preemptions) ||
+	       mm_json_put_u64(json, "recomputed_tokens", c->recomputed_tokens) ||
+	       mm_json_put_u64(json, "swapped_bytes", c->swapped_bytes) ||
+	       mm_json_put_u64(json, "bytes_streamed", c->streamed_bytes) ||
+	       mm_json_put_u64(json, "plan_changes", c->plan_changes) ||
+	       mm_json_put_u64(json, "layers_remapped_max", c->layers_remapped_max) ||
+	       mm_json_put_u64(json, "kv_peak_bytes", c->kv_peak_bytes) ||
+	       mm_json_put_u64(json, "steps", c->steps) ||
+	       mm_json_put_u64(json, "turns", c->turns) ||
+	       mm_json_put_real(json, "stall_s", (double)c->stall_ns / 1e9) ||
+	       mm_json_put_u64(json, "refused", c->refused);
 }
 
 static json_t *tenants_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(report_json_done) json_t *list = json_array();
+	mm_cleanup(mm_json_done) json_t *list = json_array();
 
 	for (uint32_t t = 0; list && t < r->opts->tenants; t++) {
 		const struct mm_wl_tenant *tenant = &r->opts->tenant[t];
@@ -295,22 +268,21 @@ static json_t *tenants_json(const struct mm_wl_report *r)
 			(json_int_t)s->layer_bytes, "kv_token_bytes", (json_int_t)s->kv_token_bytes,
 			"kv_share_bytes", (json_int_t)s->kv_share_bytes, "layers",
 			(json_int_t)tenant->shape->arch.layers);
-		bool ok = one && put_real(one, "fraction", s->fraction);
+		int err = mm_json_put_real(one, "fraction", s->fraction);
 
-		if (ok && r->slo)
-			ok = put_real(one, "slo_ttft_s",
+		if (!err && r->slo)
+			err = mm_json_put_real(
+				      one, "slo_ttft_s",
 				      (double)(MM_WL_SLO_FACTOR * r->slo->ttft_median_ns[t] +
 					       r->slo->turns_ns) /
-					      1e9) &&
-			     put_real(one, "slo_tpot_s",
+					      1e9) ||
+			      mm_json_put_real(
+				      one, "slo_tpot_s",
 				      (double)(MM_WL_SLO_FACTOR * r->slo->tpot_median_ns[t]) / 1e9);
-		if (!ok || json_array_append(list, one)) {
-			json_decref(one);
+		if (json_array_append_new(list, one) || err)
 			return NULL;
-		}
-		json_decref(one);
 	}
-	return json_keep(&list, list);
+	return mm_json_take(&list);
 }
 
 static json_t *stream_json(const struct mm_wl_stream *s, double seconds)
@@ -324,7 +296,7 @@ static json_t *stream_json(const struct mm_wl_stream *s, double seconds)
 
 static json_t *windows_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(report_json_done) json_t *list = json_array();
+	mm_cleanup(mm_json_done) json_t *list = json_array();
 
 	for (uint32_t w = 0; list && w < r->windows; w++) {
 		const struct mm_wl_case *c = &r->cases[w];
@@ -341,78 +313,74 @@ static json_t *windows_json(const struct mm_wl_report *r)
 		if (!ok)
 			return NULL;
 	}
-	return json_keep(&list, list);
+	return mm_json_take(&list);
 }
 
 static json_t *policy_tenants_json(const struct mm_wl_report *r, uint32_t policy)
 {
-	mm_cleanup(report_json_done) json_t *list = json_array();
+	mm_cleanup(mm_json_done) json_t *list = json_array();
 
 	for (uint32_t t = 0; list && t < r->opts->tenants; t++) {
 		struct mm_wl_metrics m;
 		json_t *one = json_object();
 
-		if (windows_measure(r, policy, t, &m) || !one || !put_metrics(one, &m, r->slo) ||
-		    json_array_append(list, one)) {
-			json_decref(one);
+		if (json_array_append_new(list, one) || windows_measure(r, policy, t, &m) ||
+		    put_metrics(one, &m, r->slo))
 			return NULL;
-		}
-		json_decref(one);
 	}
-	return json_keep(&list, list);
+	return mm_json_take(&list);
 }
 
-static bool put_run(json_t *json, const struct mm_wl_record *record)
+static int put_run(json_t *json, const struct mm_wl_record *record)
 {
-	bool ok = put_real(json, "wall_s", record->wall_s);
+	int r = mm_json_put_real(json, "wall_s", record->wall_s);
 
-	if (!ok || !(record->late_max_s > 0))
-		return ok;
-	return put_real(json, "late_mean_s", record->late_mean_s) &&
-	       put_real(json, "late_max_s", record->late_max_s);
+	if (r || !(record->late_max_s > 0))
+		return r;
+	return mm_json_put_real(json, "late_mean_s", record->late_mean_s) ||
+	       mm_json_put_real(json, "late_max_s", record->late_max_s);
 }
 
 static json_t *policy_windows_json(const struct mm_wl_report *r, uint32_t policy)
 {
-	mm_cleanup(report_json_done) json_t *list = json_array();
+	mm_cleanup(mm_json_done) json_t *list = json_array();
 
 	for (uint32_t w = 0; list && w < r->windows; w++) {
 		const struct mm_wl_record *record = mm_wl_report_record(r, policy, w);
 		struct mm_wl_metrics m;
 		json_t *one = json_object();
 
-		if (measure_one(r, policy, w, MM_WL_ALL, &m) || !one ||
-		    !put_metrics(one, &m, r->slo) || !put_counters(one, &record->counters) ||
-		    !put_run(one, record) || json_array_append(list, one)) {
-			json_decref(one);
+		if (json_array_append_new(list, one) || measure_one(r, policy, w, MM_WL_ALL, &m) ||
+		    put_metrics(one, &m, r->slo) || put_counters(one, &record->counters) ||
+		    put_run(one, record))
 			return NULL;
-		}
-		json_decref(one);
 	}
-	return json_keep(&list, list);
+	return mm_json_take(&list);
 }
 
 static json_t *policy_json(const struct mm_wl_report *r, uint32_t policy)
 {
 	const struct mm_wl_counters counters = sum_counters(r, policy);
-	mm_cleanup(report_json_done) json_t *json = json_object();
+	mm_cleanup(mm_json_done) json_t *json = json_object();
 	struct mm_wl_metrics m;
-	bool ok = json && !windows_measure(r, policy, MM_WL_ALL, &m) &&
-		  put_metrics(json, &m, r->slo) && put_counters(json, &counters) &&
-		  json_member_put(json, "tenants", policy_tenants_json(r, policy)) &&
-		  json_member_put(json, "windows", policy_windows_json(r, policy));
 
-	return json_keep(&json, ok);
+	if (windows_measure(r, policy, MM_WL_ALL, &m) || put_metrics(json, &m, r->slo) ||
+	    put_counters(json, &counters) ||
+	    mm_json_put(json, "tenants", policy_tenants_json(r, policy)) ||
+	    mm_json_put(json, "windows", policy_windows_json(r, policy)))
+		return NULL;
+	return mm_json_take(&json);
 }
 
 static json_t *policies_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(report_json_done) json_t *json = json_object();
-	bool ok = json;
+	mm_cleanup(mm_json_done) json_t *json = json_object();
 
-	for (uint32_t p = 0; ok && p < r->opts->policies; p++)
-		ok = json_member_put(json, r->opts->policy[p].name, policy_json(r, p));
-	return json_keep(&json, ok);
+	for (uint32_t p = 0; p < r->opts->policies; p++) {
+		if (mm_json_put(json, r->opts->policy[p].name, policy_json(r, p)))
+			return NULL;
+	}
+	return mm_json_take(&json);
 }
 
 static json_t *ratio_json(const struct mm_ratio *q)
@@ -423,18 +391,20 @@ static json_t *ratio_json(const struct mm_ratio *q)
 
 static json_t *paired_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(report_json_done) json_t *json = json_object();
-	bool ok = json;
+	mm_cleanup(mm_json_done) json_t *json = json_object();
 
-	for (uint32_t p = 1; ok && p < r->opts->policies; p++) {
+	for (uint32_t p = 1; p < r->opts->policies; p++) {
 		struct mm_ratio q[MM_ARRAY_SIZE(paired)];
 		json_t *one = json_object();
 
-		ok = json_member_put(json, r->opts->policy[p].name, one) && !policy_ratios(r, p, q);
-		for (size_t i = 0; ok && i < MM_ARRAY_SIZE(paired); i++)
-			ok = json_member_put(one, paired[i].name, ratio_json(&q[i]));
+		if (mm_json_put(json, r->opts->policy[p].name, one) || policy_ratios(r, p, q))
+			return NULL;
+		for (size_t i = 0; i < MM_ARRAY_SIZE(paired); i++) {
+			if (mm_json_put(one, paired[i].name, ratio_json(&q[i])))
+				return NULL;
+		}
 	}
-	return json_keep(&json, ok);
+	return mm_json_take(&json);
 }
 
 static json_t *head_json(const struct mm_wl_report *r)
@@ -454,32 +424,27 @@ static json_t *head_json(const struct mm_wl_report *r)
 
 json_t *mm_wl_report_json(const struct mm_wl_report *r)
 {
-	mm_cleanup(report_json_done) json_t *json = head_json(r);
-	bool ok = json && json_member_put(json, "version", json_string(MM_VERSION)) &&
-		  json_member_put(json, "commit", json_string(MM_COMMIT)) &&
-		  json_member_put(json, "controller",
-				  r->opts->controller ? json_string(r->opts->controller)
-						      : json_null()) &&
-		  json_member_put(json, "swap_bytes",
-				  r->opts->swap_bytes == MM_WL_SWAP_AUTO
-					  ? json_null()
-					  : json_integer((json_int_t)r->opts->swap_bytes)) &&
-		  json_member_put(json, "tenants", tenants_json(r)) &&
-		  json_member_put(json, "cases", windows_json(r)) &&
-		  json_member_put(json, "results", policies_json(r)) &&
-		  json_member_put(json, "paired", paired_json(r));
+	const struct mm_wl_opts *o = r->opts;
+	mm_cleanup(mm_json_done) json_t *json = head_json(r);
 
-	if (ok && r->more)
-		ok = !json_object_update(json, r->more);
-	return json_keep(&json, ok);
+	if (mm_json_put_text(json, "version", MM_VERSION) ||
+	    mm_json_put_text(json, "commit", MM_COMMIT) ||
+	    mm_json_put(json, "controller",
+			o->controller ? json_string(o->controller) : json_null()) ||
+	    mm_json_put_known(json, "swap_bytes", o->swap_bytes != MM_WL_SWAP_AUTO,
+			      o->swap_bytes) ||
+	    mm_json_put(json, "tenants", tenants_json(r)) ||
+	    mm_json_put(json, "cases", windows_json(r)) ||
+	    mm_json_put(json, "results", policies_json(r)) ||
+	    mm_json_put(json, "paired", paired_json(r)) ||
+	    (r->more && json_object_update(json, r->more)))
+		return NULL;
+	return mm_json_take(&json);
 }
 
 int mm_wl_report_print(const struct mm_wl_report *r)
 {
-	json_t *json = mm_wl_report_json(r);
-	int err = json ? json_dumpf(json, stdout, JSON_COMPACT) : -1;
+	mm_cleanup(mm_json_done) json_t *json = mm_wl_report_json(r);
 
-	json_decref(json);
-	putchar('\n');
-	return err ? -ENOMEM : 0;
+	return mm_json_print(json, JSON_COMPACT);
 }

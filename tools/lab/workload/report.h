@@ -35,7 +35,7 @@ static inline const struct mm_wl_record *mm_wl_report_record(const struct mm_wl_
 	return &report->records[(size_t)policy * report->windows + window];
 }
 
-/* Print the table, or the JSON, on stdout. Return: 0; -ENOMEM. */
+/* Print the table, or the JSON, on stdout. Return: 0; negative errno. */
 int mm_wl_report_table(const struct mm_wl_report *report);
 int mm_wl_report_print(const struct mm_wl_report *report);
 

@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "libclient/base/base.h"
-#include "libclient/base/percentile.h"
 #include "tools/lab/mmbench/results.h"
 #include "tools/lab/workload/trace.h"
 
@@ -247,24 +246,13 @@ static void test_latency(void **state)
 	mm_results_done(&results);
 }
 
-static void test_percentile(void **state)
-{
-	double values[] = { 4, 1, 3, 2 };
-
-	(void)state;
-	assert_true(mm_percentile(values, 4, 50) == 2);
-	assert_true(mm_percentile(values, 4, 99) == 4);
-	assert_true(mm_percentile(values, 1, 1) == 1);
-	assert_true(mm_percentile(NULL, 0, 50) == 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bad_traces), cmocka_unit_test(test_windows),
-		cmocka_unit_test(test_reshape),    cmocka_unit_test(test_synthetic_repeats),
-		cmocka_unit_test(test_mismatches), cmocka_unit_test(test_latency),
-		cmocka_unit_test(test_percentile), cmocka_unit_test(test_bad_results),
+		cmocka_unit_test(test_bad_traces),  cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_reshape),     cmocka_unit_test(test_synthetic_repeats),
+		cmocka_unit_test(test_mismatches),  cmocka_unit_test(test_latency),
+		cmocka_unit_test(test_bad_results),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

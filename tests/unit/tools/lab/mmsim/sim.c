@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "libclient/base/random.h"
 #include "mmd/core/plan/plan.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/details.h"
@@ -32,16 +33,22 @@ struct fixture {
 /* Makes the case of a command line. */
 static void set_up(struct fixture *f, const char *line)
 {
-	static const struct mm_wl_program program = { .name = "sim", .usage = "" };
+	static const struct mm_opt_command command = { .name = "",
+						       .sets = { { mm_wl_options, 0 } } };
+	static const struct mm_opt_program program = { .name = "sim",
+						       .commands = &command,
+						       .n_commands = 1 };
 	char *words[WORDS_MAX] = { "sim" }, err[MM_PROFILE_ERROR_BYTES] = "";
+	char why[MM_OPT_ERROR_BYTES];
+	struct mm_opt_line unused;
 	int n = 1;
 
 	memset(f, 0, sizeof(*f));
 	snprintf(f->line, sizeof(f->line), "%s", line);
 	for (char *rest = f->line, *word; (word = strsep(&rest, " ")) && n < WORDS_MAX - 1;)
 		words[n++] = word;
-	optind = 0;
-	assert_int_equal(mm_wl_options(n, words, &program, &f->wl), 0);
+	assert_int_equal(mm_opt_parse(&program, n, words, &f->wl, &unused, why), MM_OPT_RUN);
+	assert_int_equal(mm_wl_settle(&f->wl, why), 0);
 	assert_int_equal(mm_profile_load(f->wl.profile, &f->opts.profile, err, sizeof(err)), 0);
 	assert_int_equal(
 		mm_wl_sizes(&f->wl, f->opts.profile.memory_bytes, &f->sizes, err, sizeof(err)), 0);
@@ -340,14 +347,23 @@ static void short_of_memory(const char *line)
 static void every_policy_holds_and_repeats(void **state)
 {
 	static const char *const lines[] = {
-		SHORT "recompute --sharing spatial",   SHORT "swap --sharing spatial",
-		SHORT "elastic --sharing temporal",    SHORT "remap --sharing spatial",
-		SHORT "remap --sharing temporal",      SHORT "remap --turns quantum",
-		SHORT "naive --sharing spatial",       SHORT "naive-bounded --sharing temporal",
-		SHORT "remap --sharing mig --slots 2", SHORT "remap --sharing spatial --slots 1",
+		SHORT "remap --sharing temporal",
+		SHORT "remap --turns quantum",
+		SHORT "remap --sharing mig --slots 2",
+		SHORT "remap --sharing spatial --slots 1",
 	};
+	const struct mm_opt *policy = mm_opt_find(mm_wl_options, "policy", strlen("policy"));
+	char line[256];
 
 	(void)state;
+	for (size_t i = 0; i < MM_POLICY_COUNT; i++) {
+		const char *name = mm_opt_choice_name(policy->choices, i);
+
+		assert_string_not_equal(name, "?");
+		snprintf(line, sizeof(line), SHORT "%s --sharing %s", name,
+			 i % 2 ? "temporal" : "spatial");
+		short_of_memory(line);
+	}
 	for (size_t i = 0; i < MM_ARRAY_SIZE(lines); i++)
 		short_of_memory(lines[i]);
 }
@@ -444,8 +460,7 @@ static void events_come_in_order(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < 5000; i++) {
-		x = x * UINT64_C(6364136223846793005) + 1;
-		ms_heap_push(&heap, (x >> 33) % 512, 0, 0, i);
+		ms_heap_push(&heap, mm_random_below(&x, 512), 0, 0, i);
 		if (i % 3 == 2)
 			ms_heap_pop(&heap);
 	}

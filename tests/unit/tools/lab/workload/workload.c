@@ -52,33 +52,20 @@ static int remove_file(void **state)
 
 /* ---- the command line ---- */
 
-static int taken_val;
-static const char *taken_arg;
+static char why_not[MM_OPT_ERROR_BYTES]; /* the sentence of the last line that was refused */
 
-static int opts_take(void *user, int val, char *arg)
-{
-	assert_ptr_equal(user, &taken_val);
-	taken_val = val;
-	taken_arg = arg;
-	return 0;
-}
-
-static const struct option more[] = {
-	{ "dilation", required_argument, NULL, MM_WL_OPT_MORE },
-	{ 0 },
-};
-
-/* Splits @line at blanks. */
+/* Reads @line, split at blanks, as a program of the shared options does. */
 static int opts_parse(const char *line, struct mm_wl_opts *ret)
 {
 	static char copy[512];
-	const struct mm_wl_program program = { .name = "test",
-					       .usage = "usage: test\n",
-					       .more = more,
-					       .take = opts_take,
-					       .user = &taken_val };
+	static const struct mm_opt_command command = { .name = "",
+						       .sets = { { mm_wl_options, 0 } } };
+	static const struct mm_opt_program program = { .name = "test",
+						       .commands = &command,
+						       .n_commands = 1 };
 	char *argv[WORDS_MAX] = { (char *)"test" }, *rest = copy;
-	int argc = 1;
+	struct mm_opt_line unused;
+	int argc = 1, r;
 
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *word; (word = strsep(&rest, " "));) {
@@ -86,7 +73,9 @@ static int opts_parse(const char *line, struct mm_wl_opts *ret)
 		if (*word)
 			argv[argc++] = word;
 	}
-	return mm_wl_options(argc, argv, &program, ret);
+	memset(ret, 0, sizeof(*ret));
+	r = mm_opt_parse(&program, argc, argv, ret, &unused, why_not);
+	return r == MM_OPT_RUN ? mm_wl_settle(ret, why_not) : r;
 }
 
 static void test_defaults(void **state)
@@ -108,6 +97,7 @@ static void test_defaults(void **state)
 	assert_int_equal(o.max_seqs, 256);
 	assert_int_equal(o.batched_tokens, 2048);
 	assert_true(fabs(o.tenant[0].rate - 4.0 / 3) < 1e-12);
+	assert_true(o.swap_bytes == MM_WL_SWAP_AUTO);
 }
 
 static void test_all_flags(void **state)
@@ -115,7 +105,6 @@ static void test_all_flags(void **state)
 	struct mm_wl_opts o;
 
 	(void)state;
-	taken_val = 0;
 	assert_int_equal(
 		opts_parse("--profile x.conf --pool 96G --combo c2 --lengths short,long --rate 1,3 "
 			   "--seconds 9.5 --windows 8 --seed 7 --policy remap,recompute --sharing "
@@ -138,7 +127,7 @@ static void test_all_flags(void **state)
 			"--shapes OPT-13B:12.5%,qwen2.5-14b,Llama-3-8B --quantum 50 --max-seqs 8 "
 			"--batched-tokens 64 --page 2M --slots 2 "
 			"--controller cap=500,reversion=off --json "
-			"--max-len 100 --dilation 9",
+			"--max-len 100 --swap 0",
 			&o),
 		0);
 	assert_int_equal(o.tenants, 3);
@@ -148,14 +137,15 @@ static void test_all_flags(void **state)
 	assert_int_equal(o.slots, 2);
 	assert_string_equal(o.controller, "cap=500,reversion=off");
 	assert_true(o.json && !o.combo);
-	assert_int_equal(taken_val, MM_WL_OPT_MORE);
-	assert_string_equal(taken_arg, "9");
+	assert_int_equal(o.swap_bytes, 0);
 }
 
 static void test_bad_flags(void **state)
 {
 	static const char *const lines[] = {
 		"--combo C3",
+		"--combo C1 --shapes OPT-13B",
+		"--shapes OPT-13B --combo C1",
 		"--shapes OPT-1B",
 		"--shapes OPT-13B:60,OPT-13B:60",
 		"--shapes OPT-13B:95,OPT-13B",
@@ -202,8 +192,31 @@ static void test_bad_flags(void **state)
 		print_message("%s\n", lines[i]);
 		assert_int_equal(opts_parse(lines[i], &o), -EINVAL);
 	}
-	assert_int_equal(opts_parse("--version", &(struct mm_wl_opts){ 0 }), 1);
-	assert_int_equal(opts_parse("--help", &(struct mm_wl_opts){ 0 }), 1);
+}
+
+/* The nearest word is named, also of a list. */
+static void test_near(void **state)
+{
+	static const struct {
+		const char *line, *says;
+	} lines[] = {
+		{ "--polcy remap", "did you mean --policy?" },
+		{ "--policy recompute,rmap", "--policy: 'rmap' is none of: recompute, " },
+		{ "--policy recompute,rmap", "did you mean remap?" },
+		{ "--policy unlimted", "did you mean unlimited?" },
+		{ "--shapes OPT-6.7B:50,OPT-13:40", "did you mean OPT-13B?" },
+		{ "--rate 1,2,-3", "--rate: '-3' is not within 0.001 to 1e+06 requests/s" },
+		{ "--rate 1,2", "--rate: 2 values for 3 tenants" },
+		{ "--sharing temporl", "did you mean temporal?" },
+	};
+	struct mm_wl_opts o;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(lines); i++) {
+		assert_int_equal(opts_parse(lines[i].line, &o), -EINVAL);
+		print_message("%s\n", why_not);
+		assert_non_null(strstr(why_not, lines[i].says));
+	}
 }
 
 /* ---- shapes and sizes ---- */
@@ -569,6 +582,7 @@ int main(void)
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_all_flags),
 		cmocka_unit_test(test_bad_flags),
+		cmocka_unit_test(test_near),
 		cmocka_unit_test(test_shapes),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_overhead),
