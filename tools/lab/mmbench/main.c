@@ -5,7 +5,6 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/options.h"
-#include "tools/lab/evaluate/evaluate.h"
 #include "tools/lab/gpubench/gpubench.h"
 #include "tools/lab/mmbench/decide.h"
 #include "tools/lab/mmbench/serve.h"
@@ -69,32 +68,32 @@ static const struct mm_opt_program mmbench_program = {
 	.name = "mmbench",
 	.summary = "measure mmd: replay traces, time steps, time decisions",
 	.text = "Documentation/mmbench.md says what each number means.\n\n"
-		"The papers' evaluation, through the simulator, is `mmbench evaluate`; the "
-		"mechanism on the device that is there is `mmbench gpu`.",
+		"The papers' evaluation, through the simulator, is mmevaluate. The mechanism on "
+		"the device that is there is `mmbench gpu`.",
 	.commands = mmbench_commands,
 	.n_commands = COMMANDS,
 	.exits = "Exit status: 0 done; 1 a run failed, or a token differed; 2 usage.",
 	.man_section = "1",
-	.see_also = "mmsim(1), mmctl(1), mmd(8)",
+	.see_also = "mmsim(1), mmevaluate(1), mmctl(1), mmd(8)",
 };
 
-/* Commands that read their line themselves. */
+/* Commands that are now programs of their own. */
 static const struct {
 	const char *name;
-	int (*run)(int argc, char **argv);
+	const char *now;
 } other_commands[] = {
-	{ .name = "evaluate", .run = mm_bench_evaluate },
-	{ .name = "gpu", .run = mm_bench_gpu },
+	{ .name = "evaluate", .now = "mmevaluate" },
 };
 
-/* Runs one of other_commands. Return: the exit status; -1: the line is of none of them. */
-static int run_other(int argc, char **argv)
+/* Refuses one of other_commands. Return: the exit status; -1: the line is of none of them. */
+static int refuse_other(int argc, char **argv)
 {
 	for (size_t i = 0; argc > 1 && i < MM_ARRAY_SIZE(other_commands); i++) {
 		if (strcmp(argv[1], other_commands[i].name))
 			continue;
-		argv[1] = argv[0]; /* getopt puts argv[0] into its messages */
-		return other_commands[i].run(argc - 1, argv + 1);
+		return mm_opt_refuse(&mmbench_program, MM_OPT_COMMAND_NONE,
+				     "'%s' is a program of its own now: %s", argv[1],
+				     other_commands[i].now);
 	}
 	return -1;
 }
@@ -176,10 +175,14 @@ int main(int argc, char **argv)
 	static struct mmbench m = { .serve = MM_BENCH_OPTS_INIT };
 	char why[MM_OPT_ERROR_BYTES];
 	struct mm_opt_line line;
-	int r = run_other(argc, argv);
+	int r = refuse_other(argc, argv);
 
 	if (r >= 0)
 		return r;
+	if (argc > 1 && !strcmp(argv[1], "gpu")) {
+		argv[1] = argv[0]; /* getopt puts argv[0] into its messages */
+		return mm_bench_gpu(argc - 1, argv + 1);
+	}
 	if (argc > 1 && !strcmp(argv[1], "serve"))
 		r = serve_line(argc, argv, &m, &line);
 	else

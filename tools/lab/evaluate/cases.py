@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases that mmevaluate runs, and the paper's numbers.
+
+This file is data. A row of CASES is a chart, or several of them: `{models}`, `{lengths}` and so on
+in its name are replaced by each label of the row, whose flags of mmsim are added to the row's. A
+row with `variants` compares these with each other under remap; others compare policies. To add a
+case, add a row; to add a section, add it to SECTIONS as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+ALL_POLICIES = ("recompute", "elastic", "swap", "naive", "naive-bounded", "remap", "unlimited")
+SAFE_POLICIES = ("recompute", "elastic", "remap", "unlimited")
+VARIANT_POLICIES = ("recompute", "remap")
+
+# A load is a part of what the device could serve if it never waited.
+LOADS = {
+    "usual": (0.02, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2),
+    "grid": (0.02, 0.25, 1, 2),
+}
+QUICK_LOADS = {
+    "usual": (0.1, 0.35, 0.75),
+    "grid": (0.02, 1),
+}
+
+# What stands in braces in a chart's name, by label, with its flags. `@alpaca` is that of --alpaca.
+LABELS = {
+    "models": {
+        "C1": "--combo C1",
+        "C2": "--combo C2",
+        # Other shares than the paper's: 20 % of 80 GB cannot hold Llama-3-8B, nor 65 % OPT-30B.
+        "pair": "--shapes OPT-13B:40%,Llama-3-8B:30%",
+    },
+    "lengths": {
+        "alpaca": "--lengths @alpaca",
+        "sharegpt": "--lengths sharegpt",
+        "long-short": "--lengths long,short",
+        "short-long": "--lengths short,long",
+    },
+    "device": {
+        "gh200": "--profile gh200-96",
+        # The pool is limited, so that memory is short.
+        "h200": "--profile h200-pcie5 --pool 96G",
+        "h100": "--profile h100-pcie5 --max-len 2048",
+        "a100": "--profile a100-pcie4 --max-len 2048",
+    },
+    "sharing": {
+        "drain": "--turns drain",
+        "quantum": "--turns quantum",
+        "spatial": "--sharing spatial",
+        "mig": "--sharing mig",
+    },
+    # Parts of the rate that the tenants have, in their order.
+    "rates": {"1-1": "", "1-4": "", "4-1": ""},
+}
+
+PAPER_MODELS = ("C1", "C2")
+BOTH_LENGTHS = ("alpaca", "sharegpt")
+
+# Every switch of `mmd --controller` that is on by default; a test compares them with mmd's table.
+SWITCHES = ("reversion", "turn-rotate", "turn-prefetch", "turn-parts", "recall")
+
+ABLATION = {"default": "", **{f"{name}-off": f"--controller {name}=off" for name in SWITCHES}}
+ORDERS = {"mru": "--controller lend-order=mru", "lru": "--controller lend-order=lru"}
+SLOTS = {"one-slot": "--slots 1", "two-slots": "--slots 2", "chosen": "--slots auto"}
+REVERSION = {"on": "--controller reversion=on", "off": "--controller reversion=off"}
+CAPS = {"capped": "", "uncapped": "--controller cap=1000,link=1000"}
+LINKS = {
+    "300": "--profile gh200-96,h2d_gbps=300",
+    "375": "--profile gh200-96,h2d_gbps=375",
+    "419": "--profile gh200-96",
+    "427": "--profile gh200-96,h2d_gbps=427",
+}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Averages that the paper states for ours over its baseline, in per cent."""
+
+    models: str
+    throughput: float
+    ttft_p99: float
+    tbt_p99: float
+
+
+@dataclass(frozen=True)
+class Section:
+    """A figure of the paper, or a question of our own."""
+
+    name: str
+    title: str
+    paper: str  # the paper's experiment, and what it found
+    differ: str = ""  # why these results differ, as far as the model explains it
+    averages: bool = False  # whether means of ratios to recompute are listed, as the paper does
+    stated: tuple[Paper, ...] = ()  # the paper's averages
+    median_too: bool = False  # whether the median of TBT is listed, too
+
+
+@dataclass(frozen=True)
+class Case:
+    """One chart, or one for each combination of the labels: models, lengths and so on."""
+
+    section: str
+    chart: str
+    flags: str = ""
+    device: tuple[str, ...] = ()
+    sharing: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
+    rates: tuple[str, ...] = ()
+    variants: dict[str, str] = field(default_factory=dict)  # curves by label, with their flags
+    policies: tuple[str, ...] = ALL_POLICIES
+    loads: str = "usual"
+    given: tuple[float, ...] = ()  # requests/s, in place of loads
+    quick: bool = True  # whether --quick runs it
+    quick_policies: tuple[str, ...] = ()  # if --quick runs other ones
+
+
+# Each axis in the order in which its flags are added, and charts follow each other.
+AXES = ("device", "sharing", "models", "lengths", "rates")
+
+MIRAGE = "MIRAGE on vLLM 0.7.3 and a GH200 with 96 GB, Azure coding arrivals, Alpaca and ShareGPT."
+
+SECTIONS = (
+    Section(
+        "fig8", "Figure 8: temporal sharing", MIRAGE,
+        "The paper states neither its rates nor how long a turn is; averages depend on which loads "
+        "enter them: at loads where KV suffices there is nothing to gain, beyond saturation a "
+        "queue without end makes any TTFT. Its baseline is vLLM 0.7.3 (preemption pauses all "
+        "decodes); ours is vLLM V1's behaviour (chunked prefill, nobody else waits), which loses "
+        "less to a preemption.",
+        averages=True,
+        stated=(Paper("C1", 39.9, -96.7, -54.4), Paper("C2", 45.3, -74.8, -44.8))),
+    Section(
+        "fig9", "Figure 9: unequal rates", "C2 with different rates of its two models.",
+        "The pairs of rates are not stated there; here 1:1, 1:4 and 4:1.",
+        averages=True, stated=(Paper("C2", 86.7, -99.3, -82.5),)),
+    Section(
+        "fig10", "Figure 10: short and long requests",
+        "C2, one model with requests of 634 tokens, the other of 1,734 on average, and the "
+        "reverse.",
+        "How the tokens divide into prompt and output is not stated; here as in ShareGPT, 18 % are "
+        "output.",
+        averages=True, stated=(Paper("C2", 65.6, -98.1, -57.1),)),
+    Section(
+        "fig11", "Figure 11: whose layers go first, MRU or LRU",
+        "C1 by round robin: MRU has an up to 22.0 % lower tail latency than LRU.",
+        "The paper's LRU takes from the model that is served next, whose layers then come back "
+        "during its first step. Here layers that are needed for the next turn are returned in bulk "
+        "where that pays, so less hangs on the order."),
+    Section(
+        "fig12", "Figure 12: spatial sharing without isolation (MPS)", "C1.",
+        "All models compute at once and alternate layer by layer here; that compute-bound and "
+        "memory-bound kernels overlap on a real device is not modelled.",
+        averages=True, stated=(Paper("C1", 6.6, -20.7, -65.5),)),
+    Section(
+        "fig13", "Figure 13: spatial sharing with isolation (MIG)", "C1.",
+        "Each model has its fraction of memory, compute and link here; MIG's real slices are "
+        "sevenths.",
+        averages=True, stated=(Paper("C1", 7.9, -34.8, -57.4),)),
+    Section(
+        "fig15", "Figure 15: one slot or two",
+        "OPT-13B, Alpaca: always m = α + 1 loses up to 12.7 % throughput against m = α + 2 or "
+        "choosing.",
+        "By the exact expressions one slot is looser only while (α + 1)(α + 2) < n; what is chosen "
+        "follows measured times."),
+    Section(
+        "fig16", "Figure 16: Dynamic Reversion on and off",
+        "OPT-13B, Alpaca: at 1 request/s P50 TBT falls by 49 %; at 10 hardly anything changes.",
+        "Without reversion layers that were taken once stay away; how much that costs depends on "
+        "whether the window has a burst that takes them.",
+        median_too=True),
+    Section(
+        "fig17", "Figure 17: capped or not",
+        "OPT-13B, Alpaca, 10 requests/s: the cap lowers P99 latency by 58 % and P50 by 44 %.",
+        "A single model has nobody idle to take from: what is capped here is what it takes from "
+        "itself.",
+        median_too=True),
+    Section(
+        "pcie", "PCIe", "Not in the paper, whose argument rests on NVLink-C2C.",
+        "Ours alone: h200-pcie5 with its pool limited to 96 GiB, so that memory is short, and an "
+        "A100.",
+        averages=True),
+    Section(
+        "link", "How much hangs on the link's bandwidth",
+        "Published measurements of a GH200's link run from 300 to 427 GB/s."),
+    Section(
+        "ablation", "Decisions beyond the paper, each switched off", "Not in the paper.",
+        "Every switch of `mmd --controller` that is on by default, off by itself."),
+    Section(
+        "never-worse", "Never worse", "Not in the paper.",
+        "Every profile, combination, length mix and way of sharing, from idle to twice what the "
+        "device could serve at most."),
+)
+
+SINGLE = "--profile gh200-96 --shapes OPT-13B:35% --sharing spatial"
+
+CASES = (
+    Case("fig8", "drain-{models}-{lengths}", "--profile gh200-96 --turns drain",
+         models=PAPER_MODELS, lengths=BOTH_LENGTHS),
+    Case("fig8", "quantum-{models}-{lengths}", "--profile gh200-96 --turns quantum",
+         models=PAPER_MODELS, lengths=BOTH_LENGTHS, quick_policies=SAFE_POLICIES),
+    Case("fig9", "{models}-rates-{rates}", "--profile gh200-96",
+         models=("C2",), lengths=("sharegpt",), rates=("1-1", "1-4", "4-1")),
+    Case("fig10", "{models}-{lengths}", "--profile gh200-96",
+         models=("C2",), lengths=("long-short", "short-long")),
+    Case("fig11", "{models}-{lengths}", "--profile gh200-96 --turns quantum",
+         models=("C1",), lengths=BOTH_LENGTHS, variants=ORDERS, policies=VARIANT_POLICIES),
+    Case("fig12", "{models}-{lengths}", "--profile gh200-96 --sharing spatial",
+         models=("C1",), lengths=BOTH_LENGTHS),
+    Case("fig13", "{models}-{lengths}", "--profile gh200-96 --sharing mig",
+         models=("C1",), lengths=BOTH_LENGTHS),
+    # One model with a share of the device, as in sections 7.5 and 7.6 of the paper.
+    Case("fig15", "OPT-13B-{lengths}", SINGLE,
+         lengths=("alpaca",), variants=SLOTS, policies=VARIANT_POLICIES),
+    Case("fig16", "OPT-13B-{lengths}", SINGLE,
+         lengths=("alpaca",), variants=REVERSION, policies=VARIANT_POLICIES),
+    Case("fig17", "OPT-13B-{lengths}", SINGLE,
+         lengths=("alpaca",), variants=CAPS, policies=VARIANT_POLICIES),
+    Case("pcie", "{device}-{models}-{lengths}-stated", device=("h200",),
+         models=("C2",), lengths=("sharegpt",), given=(2, 4)),
+    Case("pcie", "{device}-{models}-{lengths}", device=("h200",),
+         models=PAPER_MODELS, lengths=BOTH_LENGTHS),
+    Case("pcie", "{device}-{models}-{lengths}", device=("a100",),
+         models=("pair",), lengths=BOTH_LENGTHS, policies=SAFE_POLICIES, quick=False),
+    Case("link", "{models}-{lengths}",
+         models=("C2",), lengths=("sharegpt",), variants=LINKS, policies=VARIANT_POLICIES),
+    Case("ablation", "{device}-{models}-{lengths}", device=("gh200",),
+         models=PAPER_MODELS, lengths=("sharegpt",), variants=ABLATION, policies=VARIANT_POLICIES),
+    Case("ablation", "{device}-{models}-{lengths}", device=("h200",),
+         models=("C2",), lengths=("sharegpt",), variants=ABLATION, policies=VARIANT_POLICIES),
+    Case("never-worse", "{device}-{sharing}-{models}-{lengths}", device=("gh200", "h200"),
+         sharing=("drain", "quantum", "spatial", "mig"), models=PAPER_MODELS,
+         lengths=BOTH_LENGTHS, policies=SAFE_POLICIES, loads="grid"),
+    Case("never-worse", "{device}-{sharing}-{models}-{lengths}", device=("h100", "a100"),
+         sharing=("drain", "quantum", "spatial", "mig"), models=("pair",),
+         lengths=BOTH_LENGTHS, policies=SAFE_POLICIES, loads="grid", quick=False),
+)
