@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,11 +22,25 @@ static int region_map(struct mm_region *region, size_t size_bytes, int prot)
 	return 0;
 }
 
+/* Replaces the region's fd by one that is open for reading only. */
+static int region_make_readonly(struct mm_region *region)
+{
+	char path[40];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", region->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	close(region->fd);
+	region->fd = fd;
+	return 0;
+}
+
 int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *name,
 		     struct mm_region *ret_region)
 {
 	mm_cleanup(mm_region_done) struct mm_region region = MM_REGION_NULL;
-	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int r;
 
 	if (mm_fault("region.create"))
@@ -35,16 +50,18 @@ int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *na
 	region.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (region.fd < 0)
 		return -errno;
-	if (ftruncate(region.fd, (off_t)size_bytes) < 0)
+	/* A memfd is born with mode 0777: whoever gets it could open it again for writing. */
+	if (fchmod(region.fd, 0600) < 0 || ftruncate(region.fd, (off_t)size_bytes) < 0)
 		return -errno;
 	r = region_map(&region, size_bytes, PROT_READ | PROT_WRITE);
 	if (r)
 		return r;
-	/* Sealed after the mapping above, which is thus the last writable one. */
-	if (kind == MM_REGION_READONLY)
-		seals |= F_SEAL_FUTURE_WRITE;
-	if (fcntl(region.fd, F_ADD_SEALS, seals) < 0)
+	if (fcntl(region.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
+	if (kind == MM_REGION_READONLY)
+		r = region_make_readonly(&region);
+	if (r)
+		return r;
 
 	*ret_region = region;
 	region = MM_REGION_NULL;
@@ -62,7 +79,14 @@ size_t mm_region_map_bytes(const struct stat *st, size_t bytes)
 
 int mm_region_open(int fd, size_t size_bytes, bool writable, struct mm_region *ret_region)
 {
+	return mm_region_open_between(fd, size_bytes, size_bytes, writable, ret_region);
+}
+
+int mm_region_open_between(int fd, size_t least_bytes, size_t most_bytes, bool writable,
+			   struct mm_region *ret_region)
+{
 	mm_cleanup(mm_region_done) struct mm_region region = { .fd = fd };
+	size_t size_bytes;
 	struct stat st;
 	int seals;
 	int r;
@@ -75,8 +99,9 @@ int mm_region_open(int fd, size_t size_bytes, bool writable, struct mm_region *r
 		return -EPROTO;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!size_bytes || st.st_size < 0 || (uint64_t)st.st_size < size_bytes)
+	if (!least_bytes || st.st_size < 0 || (uint64_t)st.st_size < least_bytes)
 		return -EPROTO;
+	size_bytes = (size_t)MM_MIN((uint64_t)st.st_size, (uint64_t)most_bytes);
 	r = region_map(&region, mm_region_map_bytes(&st, size_bytes),
 		       writable ? PROT_READ | PROT_WRITE : PROT_READ);
 	if (r)

@@ -3,8 +3,12 @@
  * region - a sealed memfd and our mapping of it
  *
  * Concept:   Memory that two processes share. The size is sealed at creation, so no peer can
- *            truncate it under the other (SIGBUS). MM_REGION_READONLY also seals against new
- *            writable mappings, so that the MMU keeps the peer from writing.
+ *            truncate it under the other (SIGBUS). The fd of a MM_REGION_READONLY is open for
+ *            reading only, and only the owner of the file may open it again for writing, so that
+ *            the MMU keeps a peer of another user from writing. It is not sealed against writing:
+ *            a process that takes over from its creator could then not write it either.
+ * Trust:     a process of the same user, or root, can open such a region for writing. Its creator
+ *            believes nothing that it reads back.
  * Ownership: struct mm_region owns its fd and its mapping; mm_region_done() accepts MM_REGION_NULL
  *            and half-built ones.
  * Threading: none of its own.
@@ -23,18 +27,19 @@ struct mm_region {
 #define MM_REGION_NULL ((struct mm_region){ .fd = -EBADF })
 
 enum mm_region_kind {
-	MM_REGION_SHARED,   /* a peer that gets the fd may write */
-	MM_REGION_READONLY, /* only the mapping of the creator can be written */
+	MM_REGION_SHARED, /* a peer that gets the fd may write */
+	/* a peer that gets the fd may read; the creator's mapping can be written, not its fd */
+	MM_REGION_READONLY,
 };
 
 /**
- * mm_region_create() - create a zeroed memfd, map it writable, seal it
+ * mm_region_create() - create a zeroed memfd of mode 0600, map it writable, seal its size
  * @size_bytes: not 0
  * @kind:       whether a peer may write
  * @name:       name shown in /proc
  * @ret_region: written only on success; undo with mm_region_done()
  *
- * Return: 0; -ENOMEM, -EMFILE, -ENFILE, -EINVAL.
+ * Return: 0; -ENOMEM, -EMFILE, -ENFILE, -EINVAL; -ENOENT there is no /proc, which READONLY needs.
  */
 int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *name,
 		     struct mm_region *ret_region);
@@ -56,5 +61,18 @@ size_t mm_region_map_bytes(const struct stat *st, size_t bytes);
  * written; -ENOMEM.
  */
 int mm_region_open(int fd, size_t size_bytes, bool writable, struct mm_region *ret_region);
+
+/**
+ * mm_region_open_between() - map a region of a peer whose version may differ
+ * @fd:          taken over, also on failure
+ * @least_bytes: the file must be at least as long
+ * @most_bytes:  of a longer file no more is mapped
+ * @writable:    map for writing
+ * @ret_region:  as mm_region_open(); its size says how much the peer has
+ *
+ * Return: as mm_region_open().
+ */
+int mm_region_open_between(int fd, size_t least_bytes, size_t most_bytes, bool writable,
+			   struct mm_region *ret_region);
 
 void mm_region_done(struct mm_region *region);

@@ -4,15 +4,19 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "libclient/ipc/region.h"
 #include "libclient/base/base.h"
 
-#define SIZE 8192
+#define SIZE     8192
+#define STRANGER 65534
 
 static void test_shared(void **state)
 {
@@ -39,14 +43,103 @@ static void test_readonly(void **state)
 	(void)state;
 	assert_int_equal(mm_region_create(SIZE, MM_REGION_READONLY, "test", &mine), 0);
 	assert_int_equal(mm_region_open(fcntl(mine.fd, F_DUPFD_CLOEXEC, 0), SIZE, true, &theirs),
-			 -EPERM);
+			 -EACCES);
 	assert_int_equal(mm_region_open(fcntl(mine.fd, F_DUPFD_CLOEXEC, 0), SIZE, false, &theirs),
 			 0);
-	/* Neither write() nor a later mprotect() gets around the seal. */
+	/* Neither write() nor a later mprotect() gets around the mode of the fd. */
 	assert_int_equal(pwrite(theirs.fd, "x", 1, 0), -1);
 	assert_int_equal(mprotect(theirs.base, SIZE, PROT_READ | PROT_WRITE), -1);
 	strcpy(mine.base, "written by us");
 	assert_string_equal(theirs.base, "written by us");
+}
+
+/* Return: 0, or which attempt to write the region behind @fd did not fail as it must. */
+static int stranger_tries(int fd, void *mapped)
+{
+	char path[40];
+	int again;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	again = open(path, O_RDWR | O_CLOEXEC);
+	if (again >= 0 || errno != EACCES)
+		return 1;
+	if (fchmod(fd, 0666) == 0 || errno != EPERM)
+		return 2;
+	if (mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED ||
+	    errno != EACCES)
+		return 3;
+	if (mprotect(mapped, SIZE, PROT_READ | PROT_WRITE) == 0 || errno != EACCES)
+		return 4;
+	return pwrite(fd, "x", 1, 0) >= 0 ? 5 : ftruncate(fd, 0) == 0 ? 6 : 0;
+}
+
+/* A process of another user cannot write it by any way; only root can play one. */
+static void test_readonly_for_others(void **state)
+{
+	mm_cleanup(mm_region_done) struct mm_region mine = MM_REGION_NULL;
+	mm_cleanup(mm_region_done) struct mm_region theirs = MM_REGION_NULL;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid())
+		skip();
+	assert_int_equal(mm_region_create(SIZE, MM_REGION_READONLY, "test", &mine), 0);
+	assert_int_equal(mm_region_open(fcntl(mine.fd, F_DUPFD_CLOEXEC, 0), SIZE, false, &theirs),
+			 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		munmap(mine.base, mine.size_bytes);
+		if (setgid(STRANGER) || setuid(STRANGER))
+			_exit(99);
+		_exit(stranger_tries(theirs.fd, theirs.base));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* A process that takes over from the creator, without its mapping, can write the region. */
+static void test_readonly_for_successor(void **state)
+{
+	mm_cleanup(mm_region_done) struct mm_region mine = MM_REGION_NULL;
+	mm_cleanup(mm_region_done) struct mm_region again = MM_REGION_NULL;
+	char path[40];
+
+	(void)state;
+	assert_int_equal(mm_region_create(SIZE, MM_REGION_READONLY, "test", &mine), 0);
+	strcpy(mine.base, "written before");
+	assert_int_equal(munmap(mine.base, mine.size_bytes), 0);
+	mine.base = NULL;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", mine.fd);
+	assert_int_equal(mm_region_open(open(path, O_RDWR | O_CLOEXEC), SIZE, true, &again), 0);
+	assert_string_equal(again.base, "written before");
+	strcpy(again.base, "written after");
+}
+
+/* As much is mapped as the file has, between what is needed and what is known. */
+static void test_between(void **state)
+{
+	static const struct {
+		size_t has, least, most, want;
+	} cases[] = { { SIZE, SIZE, SIZE, SIZE },
+		      { 4 * SIZE, SIZE, 2 * SIZE, 2 * SIZE },
+		      { SIZE, SIZE, 2 * SIZE, SIZE },
+		      { SIZE, SIZE + 1, 2 * SIZE, 0 } };
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		mm_cleanup(mm_region_done) struct mm_region mine = MM_REGION_NULL;
+		mm_cleanup(mm_region_done) struct mm_region theirs = MM_REGION_NULL;
+		int r;
+
+		assert_int_equal(mm_region_create(cases[i].has, MM_REGION_SHARED, "test", &mine),
+				 0);
+		r = mm_region_open_between(fcntl(mine.fd, F_DUPFD_CLOEXEC, 0), cases[i].least,
+					   cases[i].most, false, &theirs);
+		assert_int_equal(r, cases[i].want ? 0 : -EPROTO);
+		assert_int_equal(theirs.size_bytes, cases[i].want);
+	}
 }
 
 static int fd_unsealed(void)
@@ -115,6 +208,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_readonly),
+		cmocka_unit_test(test_readonly_for_others),
+		cmocka_unit_test(test_readonly_for_successor),
+		cmocka_unit_test(test_between),
 		cmocka_unit_test(test_refused),
 	};
 
