@@ -13,7 +13,7 @@ if(MM_NVCC)
   install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/mm-kernels-cuda.fatbin
     DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h include/mm/softgpu.h
+install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h include/mm/softgpu.h include/mm/types.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm)
 install(FILES Documentation/man/mmctl.1 Documentation/man/mmbench.1 Documentation/man/mmsim.1
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

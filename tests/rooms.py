@@ -22,6 +22,7 @@ import sys
 # Headers that are rooms of their own: what is installed, and the front door of mmd/core with the types of its
 # events and actions, which its rooms and its callers share.
 API = {
+    "include/mm/types.h": "types.h",
     "include/mm/abi.h": "abi.h",
     "include/mm/client.h": "client.h",
     "include/mm/gpu.h": "gpu.h",
@@ -36,10 +37,11 @@ LAB = ("abi.h client.h gpu.h softgpu.h core.h knobs.h base support ipc protocol 
 
 # Room: its folder, and the rooms that it may use besides itself.
 ROOMS = {
-    "abi.h": ("", ""),
+    "types.h": ("", ""),
+    "abi.h": ("", "types.h"),
     "gpu.h": ("", ""),
     "softgpu.h": ("", ""),
-    "client.h": ("", "abi.h"),
+    "client.h": ("", "types.h"),
     "core.h": ("", "abi.h base"),
     "knobs.h": ("", "core.h base"),
     "base": ("libclient/base", ""),

@@ -43,7 +43,7 @@ static void check_gpu(const struct engine *e, CUresult r)
 static struct mm_tensor tensor_of(const struct engine *e, uint32_t layer)
 {
 	char name[MM_TENSOR_NAME_BYTES];
-	struct mm_tensor t;
+	struct mm_tensor t = { .size = sizeof(t) };
 
 	snprintf(name, sizeof(name), "model.layers.%u.mlp.down_proj.weight", layer);
 	check(e, mm_model_tensor(e->model, name, &t));
@@ -74,7 +74,7 @@ static void capture(struct engine *e, bool timed)
 /* [step] */
 static int step(struct engine *e)
 {
-	struct mm_step_info info;
+	struct mm_step_info info = { .size = sizeof(info) };
 	bool timed;
 	int r;
 
@@ -121,7 +121,8 @@ static void open_engine(struct engine *e, const char *model)
 	if (mm_client_open(&opts, &e->client, why, sizeof(why)) < 0)
 		errx(3, "%s", why);
 	check(e, mm_model_load(e->client, model, NULL, &e->model));
-	mm_model_info(e->model, &e->info);
+	e->info.size = sizeof(e->info);
+	check(e, mm_model_info(e->model, &e->info));
 	check(e, mm_gate_times_open(e->model, &e->times)); /* for all graphs of the engine */
 	e->gpu = mm_client_gpu(e->client);
 	check_gpu(e, e->gpu->cuDevicePrimaryCtxRetain(&context, 0));

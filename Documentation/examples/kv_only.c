@@ -70,7 +70,7 @@ static bool handle_events(struct engine *e)
 {
 	struct pollfd fds[] = { { .fd = mm_client_event_fd(e->client), .events = POLLIN },
 				{ .fd = STDIN_FILENO, .events = POLLIN } };
-	struct mm_event event;
+	struct mm_event event = { .size = sizeof(event) };
 
 	poll(fds, 2, -1);
 	while (mm_client_next_event(e->client, &event) == 0) {
@@ -113,11 +113,13 @@ int main(int argc, char **argv)
 		errx(2, "usage: kv_only CHUNKS LIVE");
 
 	/* [arena] */
-	struct mm_client_opts opts = { .size = sizeof(opts), .name = "kv-only", .no_remap = true };
+	struct mm_client_opts opts = { .size = sizeof(opts),
+				       .name = "kv-only",
+				       .flags = MM_CLIENT_NO_REMAP };
 	struct mm_kv_opts kv_opts = { .size = sizeof(kv_opts),
 				      .ranges = 1,
 				      .chunks_max = CHUNKS_MAX };
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 	struct engine e = { .live = (uint32_t)strtoul(argv[2], NULL, 10) };
 	char why[256];
 
@@ -151,7 +153,7 @@ int main(int argc, char **argv)
 	/* [end] */
 
 	/* [hint] */
-	struct mm_load_hint hint = { .kv_chunks_used = e.live };
+	struct mm_load_hint hint = { .size = sizeof(hint), .kv_chunks_used = e.live };
 
 	mm_client_hint(e.client, &hint); /* reports the chunks in use; once per step is fine */
 	while (handle_events(&e))

@@ -34,7 +34,7 @@ static const char *tensor_name(uint32_t layer)
 /* [step] */
 static int step(struct mm_model *model, uint32_t n_layers, CUstream stream, char *out)
 {
-	struct mm_tensor t;
+	struct mm_tensor t = { .size = sizeof(t) };
 
 	check(mm_step_begin(client)); /* until its end no mapping that a layer needs changes */
 	for (uint32_t layer = 0; layer < n_layers; layer++) {
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
 		errx(2, "usage: tenant MODEL_DIR STEPS");
 	/* [open] */
 	struct mm_client_opts opts = { .size = sizeof(opts), .name = "tenant" };
-	struct mm_model_info info;
+	struct mm_model_info info = { .size = sizeof(info) };
 	struct mm_model *model;
 	char why[256];
 
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
 		errx(3, "%s", why);
 	check(mm_model_load(client, argv[1], NULL,
 			    &model)); /* returns when every byte is in place */
-	mm_model_info(model, &info);
+	check(mm_model_info(model, &info));
 	/* [stream] */
 	const struct mm_gpu_api *gpu = mm_client_gpu(client);
 	CUcontext context;

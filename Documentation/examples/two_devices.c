@@ -53,13 +53,14 @@ static void open_on(struct engine *e, int device, const char *model)
 {
 	struct mm_client_opts opts = { .size = sizeof(opts), .name = "two", .device = device };
 	struct mm_kv_opts kv = { .size = sizeof(kv), .ranges = 1, .chunks_max = CHUNKS };
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 	char why[256];
 
 	if (mm_client_open(&opts, &e->client, why, sizeof(why)) < 0)
 		errx(3, "device %d: %s", device, why);
 	check(e, mm_model_load(e->client, model, NULL, &e->model)); /* one host copy for both */
-	mm_model_info(e->model, &e->info);
+	e->info.size = sizeof(e->info);
+	check(e, mm_model_info(e->model, &e->info));
 	check(e, mm_client_info(e->client, &info));
 	kv.chunk_bytes = e->chunk_bytes = info.page_bytes;
 	check(e, mm_kv_open(e->client, &kv, &e->kv));
@@ -84,7 +85,7 @@ static void prepare(struct engine *e, int device)
 /* Reads a tensor of each layer. */
 static void enqueue(struct engine *e)
 {
-	struct mm_tensor t;
+	struct mm_tensor t = { .size = sizeof(t) };
 
 	e->gpu->cuCtxSetCurrent(e->context);
 	check(e, mm_step_begin(e->client));
@@ -98,7 +99,7 @@ static void enqueue(struct engine *e)
 
 static void finish(struct engine *e)
 {
-	struct mm_step_info info;
+	struct mm_step_info info = { .size = sizeof(info) };
 	uint64_t bytes;
 	int r = mm_step_end(e->client, e->stream, &info);
 

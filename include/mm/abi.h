@@ -9,9 +9,12 @@
  *            fd from a tenant. mmd may own several devices: a connection is one tenant on one of
  *            them, and a process that uses two opens two connections.
  * Regions:   tenant region  - written by the tenant only: its cursors, statistics, request slots
- *            mmd region     - sealed, read-only for the tenant: cursors, event slots, map table
+ *            mmd region     - read-only for the tenant: cursors, core's state, event slots, map
  *            gate region    - one 64-byte line per layer; two writers, mmd trusts nothing in it
  *            mmd creates all three and seals them against resizing, so that no access can fault.
+ *            A later version may make each of them longer: a peer takes the length from the file,
+ *            refuses one that is shorter than MM_*_REGION_BYTES_MIN, maps what it knows, and uses
+ *            what was added later only as far as the region has it.
  * Map table: the page of each entry, absolute. Entry e of the model part names the page of
  *            (group, i): groups in directory order, ceil(bytes / page_bytes) entries each. Layers
  *            that share a slot list the same pages. Entry MM_MAP_KV_BASE +
@@ -20,7 +23,8 @@
  *            the entries of a KV chunk only before its KV_GRANT and after its KV_RELEASE.
  * Threading: each cursor and each slot array has one writer; see libclient/ipc/ring.h for the
  *            edges.
- * Rules:     fixed width, little endian, reserved bytes must be zero, unknown bits are refused.
+ * Rules:     fixed width, little endian; reserved bytes must be zero and unknown bits are refused,
+ *            where the text says nothing else.
  */
 #pragma once
 
@@ -28,28 +32,38 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mm/types.h"
+
 #define MM_ABI_MAGIC      UINT32_C(0x314d4d4d) /* "MMM1" in memory */
 #define MM_ABI_MAJOR      1                    /* peers with another one are refused */
 #define MM_ABI_MINOR      0
 #define MM_ABI_PAGE_BYTES 4096 /* cursors and region parts are aligned to this */
 
-/* Feature bits: the tenant offers some, mmd answers with the subset that it will use. */
-#define MM_FEAT_REMAP   (UINT64_C(1) << 0) /* the tenant brackets layers: they may cycle */
-#define MM_FEAT_RECLAIM (UINT64_C(1) << 1) /* the tenant handles MM_EV_KV_RECLAIM */
-#define MM_FEAT_PARTIAL (UINT64_C(1) << 2) /* the tenant can map a plan while steps run */
-#define MM_FEAT_REASON  (UINT64_C(1) << 3) /* the tenant accepts a struct mm_end */
-#define MM_FEAT_KNOWN   (MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON)
+/* The feature bits of mm/types.h that this version knows. */
+#define MM_FEAT_KNOWN                                                                            \
+	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
+	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME)
 
-#define MM_NAME_BYTES   32
-#define MM_REASON_BYTES 416
+#define MM_SESSION_BYTES 16
+#define MM_REASON_BYTES  416
+
+/*
+ * Hello and welcome may grow at their end. Each begins with the bytes of its first version, and
+ * says its own size, which is that of the message; what a shorter one lacks counts as 0. An unknown
+ * tail of the hello must be 0, and one of the welcome is ignored.
+ */
+#define MM_HELLO_BYTES_MIN    128  /* of the first version */
+#define MM_WELCOME_BYTES_MIN  1024 /* of the first version */
+#define MM_GREETING_BYTES_MAX 4096 /* of either, of any version */
 
 struct mm_hello { /* first message of a connection, tenant -> mmd */
 	uint32_t magic;
 	uint16_t abi_major;
-	uint16_t size_bytes;        /* of this struct; may grow, an unknown tail must be 0 */
-	uint64_t features;          /* what the tenant can do */
-	uint64_t features_required; /* features that it needs; an unknown bit = refusal */
-	char name[MM_NAME_BYTES];   /* for humans; NUL-terminated, printable ASCII */
+	uint16_t size_bytes; /* of this message */
+	uint64_t features;   /* what the tenant can do */
+	uint64_t
+		features_required; /* offered, and needed: one that mmd does not answer = refusal */
+	char name[MM_NAME_BYTES];  /* for humans; NUL-terminated, printable ASCII */
 	uint8_t device_uuid[16]; /* of the device that the tenant will use; all 0 = the only one */
 	uint64_t reserved[7];    /* must be 0 */
 };
@@ -59,32 +73,33 @@ static_assert(offsetof(struct mm_hello, device_uuid) == 56, "ABI");
 struct mm_welcome { /* the answer, mmd -> tenant, with three fds when result == 0 */
 	uint32_t magic;
 	uint16_t abi_major;
-	uint16_t abi_minor;
-	int32_t result; /* 0, or the negative errno of a refusal, with reason */
+	uint16_t size_bytes; /* of this message */
+	int32_t result;      /* 0, or the negative errno of a refusal, with reason */
 	uint32_t tenant_id;
-	uint64_t features; /* what both sides will use */
+	uint64_t features; /* what both sides will use; bits that were not offered say nothing */
 	uint64_t page_bytes;
 	uint64_t pool_pages;
 	uint8_t device_uuid[16];
-	uint32_t driver_kind; /* enum mm_driver_kind: which driver library the tenant must load */
-	uint32_t policy;      /* enum mm_policy */
-	char reason[MM_REASON_BYTES];
+	uint8_t session[MM_SESSION_BYTES]; /* random: names this session, and nobody guesses it */
+	/*
+	 * For humans, and for programs that know the name: of the driver ("software", "cuda") and
+	 * of the policy. NUL-terminated, 1 to 31 printable characters without space. A tenant
+	 * refuses no name that it has not heard of.
+	 */
+	char driver[MM_NAME_BYTES];
+	char policy[MM_NAME_BYTES];
 	uint32_t n_devices; /* number of devices of this mmd */
-	uint32_t reserved1;
-	uint64_t reserved[3];
+	uint16_t abi_minor;
+	uint16_t reserved2;
+	char reason[MM_REASON_BYTES];
+	uint64_t reserved[58];
 };
-static_assert(sizeof(struct mm_welcome) == 512 && offsetof(struct mm_welcome, reason) == 64, "ABI");
-
-enum mm_driver_kind { MM_DRIVER_SOFTWARE, MM_DRIVER_CUDA };
-enum mm_policy {
-	MM_POLICY_RECOMPUTE,
-	MM_POLICY_ELASTIC,
-	MM_POLICY_REMAP,
-	MM_POLICY_SWAP,
-	MM_POLICY_NAIVE,         /* Mirage's Algorithm 1 as published, for comparison */
-	MM_POLICY_NAIVE_BOUNDED, /* the same with its bound on the layers that are away */
-	MM_POLICY_COUNT
-};
+static_assert(sizeof(struct mm_welcome) == 1024 && offsetof(struct mm_welcome, driver) == 72,
+	      "ABI");
+static_assert(offsetof(struct mm_welcome, session) == 56, "ABI");
+static_assert(offsetof(struct mm_welcome, policy) == 104, "ABI");
+static_assert(offsetof(struct mm_welcome, n_devices) == 136, "ABI");
+static_assert(offsetof(struct mm_welcome, reason) == 144, "ABI");
 
 /* ---- rings ---- */
 
@@ -162,14 +177,7 @@ enum mm_ev {
 /* Steps go on at once; layers that change wait at their gates. */
 #define MM_SWITCH_PARTIAL UINT64_C(1)
 
-/* How a tenant shares the device's time (MM_OP_TURN_JOIN). */
-enum mm_turn_mode {
-	MM_TURN_NONE,    /* not in turns: it computes at any time; the default */
-	MM_TURN_QUANTUM, /* for a quantum at a time when others wait */
-	MM_TURN_DRAIN,   /* until it has no more work */
-	MM_TURN_MODES
-};
-#define MM_TURN_PRIORITY_MAX 7 /* higher goes first; an account's limit may be lower */
+#define MM_TURN_MODES (MM_TURN_DRAIN + 1) /* enum mm_turn_mode (types.h) */
 
 /* Why a model was refused (MM_EV_MODEL_READY, arg[0]); result carries the errno. */
 enum mm_refusal {
@@ -201,18 +209,10 @@ struct mm_tenant_stats {         /* claims, for decisions about this tenant and 
 static_assert(sizeof(struct mm_tenant_stats) == MM_ABI_PAGE_BYTES, "ABI");
 
 /*
- * A lot is a list of pieces to be copied between the KV arena and the tenant's swap space. mmd
- * copies the list when it receives the SWAP; until SWAPPED neither end of a piece may be accessed.
+ * A lot is a list of pieces (struct mm_swap_piece, types.h) to be copied between the KV arena and
+ * the tenant's swap space. mmd copies the list when it receives the SWAP; until SWAPPED neither end
+ * of a piece may be accessed.
  */
-#define MM_SWAP_LOTS   8
-#define MM_SWAP_PIECES 512 /* most pieces of a lot */
-
-struct mm_swap_piece {
-	uint64_t arena_offset; /* from the start of the range: chunk * bytes per chunk + ... */
-	uint64_t swap_offset;
-	uint32_t bytes;
-	uint32_t range;
-};
 static_assert(sizeof(struct mm_swap_piece) == 24 && offsetof(struct mm_swap_piece, range) == 20,
 	      "ABI");
 
@@ -226,24 +226,36 @@ struct mm_tenant_region {
 static_assert(offsetof(struct mm_tenant_region, sq) == 3 * MM_ABI_PAGE_BYTES, "ABI");
 static_assert(offsetof(struct mm_tenant_region, swap) == 3 * MM_ABI_PAGE_BYTES + MM_SQ_SLOTS * 64,
 	      "ABI");
-static_assert(sizeof(struct mm_tenant_region) ==
-		      3 * MM_ABI_PAGE_BYTES + MM_SQ_SLOTS * 64 + MM_SWAP_LOTS * MM_SWAP_PIECES * 24,
-	      "ABI");
+#define MM_TENANT_REGION_BYTES_MIN 126976 /* of the first version */
+static_assert(sizeof(struct mm_tenant_region) >= MM_TENANT_REGION_BYTES_MIN, "ABI");
 
-/* ---- mmd region: one writer, mmd; sealed ---- */
+/* ---- mmd region: one writer, mmd; the tenant has an fd for reading ---- */
 
 #define MM_MAP_KV_BASE 32768
 #define MM_MAP_ENTRIES 65536 /* below the 65,530 mappings of a process in practice */
 
+/* The state of core, as one session sees it; each session has its own. */
+struct mm_core_state {
+	uint32_t generation; /* 1; one more for each core that takes over from another */
+	uint32_t flags;      /* none yet; unknown ones say nothing */
+	uint64_t beat_ns;    /* when core last looked for requests here; 0: it does not say */
+	uint64_t reserved[510];
+};
+static_assert(sizeof(struct mm_core_state) == MM_ABI_PAGE_BYTES, "ABI");
+static_assert(offsetof(struct mm_core_state, beat_ns) == 8, "ABI");
+
 struct mm_mmd_region {
 	struct mm_cursor sq_head;
 	struct mm_cursor cq_tail;
+	struct mm_core_state state;
 	mm_msg_slot cq[MM_CQ_SLOTS];
 	uint32_t map[MM_MAP_ENTRIES]; /* page id + 1, or 0 = unmapped */
 };
-static_assert(offsetof(struct mm_mmd_region, cq) == 2 * MM_ABI_PAGE_BYTES, "ABI");
-static_assert(sizeof(struct mm_mmd_region) == 2 * MM_ABI_PAGE_BYTES + MM_CQ_SLOTS * 64 + 262144,
+static_assert(offsetof(struct mm_mmd_region, cq) == 3 * MM_ABI_PAGE_BYTES, "ABI");
+static_assert(offsetof(struct mm_mmd_region, map) == 3 * MM_ABI_PAGE_BYTES + MM_CQ_SLOTS * 64,
 	      "ABI");
+#define MM_MMD_REGION_BYTES_MIN 339968 /* of the first version */
+static_assert(sizeof(struct mm_mmd_region) >= MM_MMD_REGION_BYTES_MIN, "ABI");
 
 /* ---- gate region: a header line, then a gate per layer ---- */
 
@@ -273,15 +285,14 @@ struct mm_gate {
 static_assert(sizeof(struct mm_gate) == 64 && offsetof(struct mm_gate, high) == 4, "ABI");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "gates are little endian");
 
-#define MM_LAYERS_MAX 1023
-
 struct mm_gate_region {
 	uint64_t step_seq; /* written by the tenant: odd while a step is open; xfer polls then */
 	uint64_t reserved[7];
 	struct mm_gate gate[MM_LAYERS_MAX]; /* by layer */
 };
 static_assert(offsetof(struct mm_gate_region, gate) == 64, "ABI");
-static_assert(sizeof(struct mm_gate_region) == 65536, "ABI");
+#define MM_GATE_REGION_BYTES_MIN 65536 /* of the first version */
+static_assert(sizeof(struct mm_gate_region) >= MM_GATE_REGION_BYTES_MIN, "ABI");
 
 /* ---- socket: fd messages, mmd -> tenant ---- */
 
@@ -317,11 +328,7 @@ static_assert(sizeof(struct mm_end) == 128, "ABI");
 
 /* ---- channel to load: the tenant passes the files that it opened ---- */
 
-#define MM_LOAD_FILES_MAX    256
-#define MM_LOAD_PACKS_MAX    64
-#define MM_FILE_NAME_BYTES   128
-#define MM_TENSOR_NAME_BYTES 120
-#define MM_PACK_MEMBERS_MAX  16
+#define MM_FILE_NAME_BYTES 128
 
 enum mm_load_kind {
 	MM_LOAD_CONFIG = 1,
@@ -354,9 +361,7 @@ struct mm_load_pack { /* tenant -> load, without an fd */
 	char member[MM_PACK_MEMBERS_MAX][MM_TENSOR_NAME_BYTES]; /* unused ones and tails are 0 */
 };
 static_assert(sizeof(struct mm_load_pack) == 16 + 17 * MM_TENSOR_NAME_BYTES, "ABI");
-#define MM_PACK_TRANSPOSE 1u /* each member, a matrix of rank 2, is transposed */
-#define MM_PACK_OPTIONAL  2u /* a layer (or a model) without any of the members is skipped */
-#define MM_PACK_KNOWN     (MM_PACK_TRANSPOSE | MM_PACK_OPTIONAL)
+#define MM_PACK_KNOWN (MM_PACK_TRANSPOSE | MM_PACK_OPTIONAL)
 
 struct mm_load_status { /* load -> tenant: progress; the last one has done = 1 */
 	uint32_t magic;
@@ -368,17 +373,18 @@ struct mm_load_status { /* load -> tenant: progress; the last one has done = 1 *
 	char text[224]; /* of an error: which file, what is wrong, and where */
 };
 static_assert(sizeof(struct mm_load_status) == 256, "ABI");
-#define MM_LOAD_F_SHARED   1u /* the host copy was there already */
-#define MM_LOAD_F_BUFFERED 2u /* the file system refused O_DIRECT */
-#define MM_LOAD_F_PREAD    4u /* io_uring is not available */
 
-/* ---- directory: the head of a store ---- */
+/*
+ * ---- directory: the head of a store ----
+ *
+ * One store serves tenants of all versions, so that no feature bit can say what a reader knows. A
+ * reader passes over reserved fields, whatever they hold, and over types of elements that it does
+ * not know. It refuses another version, and a tensor with a flag that it does not know.
+ */
 
 #define MM_DIR_MAGIC    UINT32_C(0x3152494d) /* "MIR1" */
 #define MM_TENSORS_MAX  65536
 #define MM_TENSOR_ALIGN 256 /* alignment of a tensor within its group */
-
-enum mm_dtype { MM_DTYPE_F32 = 1, MM_DTYPE_F16, MM_DTYPE_BF16 };
 
 struct mm_dir {
 	uint32_t magic;
@@ -389,7 +395,7 @@ struct mm_dir {
 	uint64_t tensors_offset; /* offset of struct mm_dir_tensor[n_tensors], sorted by name */
 	uint64_t store_bytes;
 	uint8_t identity[32];
-	uint64_t reserved[7];
+	uint64_t reserved[7]; /* 0 */
 };
 static_assert(sizeof(struct mm_dir) == 128, "ABI");
 
@@ -408,10 +414,7 @@ struct mm_dir_tensor {
 	uint64_t offset; /* within the group; multiple of MM_TENSOR_ALIGN, or of its elements */
 	uint64_t bytes;
 	uint32_t flags;       /* MM_TENSOR_* */
-	uint32_t reserved[3]; /* must be 0 */
+	uint32_t reserved[3]; /* 0 */
 };
 static_assert(sizeof(struct mm_dir_tensor) == 192, "ABI");
-#define MM_TENSOR_PACK       1u /* a pack as one tensor: its bytes are those of its members */
-#define MM_TENSOR_MEMBER     2u /* in a pack: aligned to its elements only */
-#define MM_TENSOR_TRANSPOSED 4u /* shape and content are of the transpose of the file's tensor */
-#define MM_TENSOR_KNOWN      (MM_TENSOR_PACK | MM_TENSOR_MEMBER | MM_TENSOR_TRANSPOSED)
+#define MM_TENSOR_KNOWN (MM_TENSOR_PACK | MM_TENSOR_MEMBER | MM_TENSOR_TRANSPOSED)

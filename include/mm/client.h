@@ -19,6 +19,16 @@
  *            aborts or raises. If the daemon breaks the protocol, hangs or dies, calls fail with
  *            -ECONNRESET or -EPROTO, and no stream hangs: gates are aborted.
  * Units:     bytes, nanoseconds (CLOCK_MONOTONIC), layers counted from 0.
+ * Sizes:     each struct that a caller fills or receives begins with `size`, which the caller sets
+ *            to its sizeof, also where the library fills it. A struct grows at its end only; old
+ *            programs work with new libraries and new ones with old: what the caller's version
+ *            lacks counts as 0 and is not written; what the library's version lacks must be 0 when
+ *            it is given, and comes back as 0. Reserved fields must be 0. A size that cannot be is
+ *            -EINVAL, and nothing has happened then. A list has the size of its elements beside it.
+ *            Only struct mm_swap_piece has no size: it lies in shared memory and never changes.
+ * Driver:    no header of a driver is needed. A device address is a uint64_t, to which and from
+ *            which a CUdeviceptr converts; a stream is a void *, to which a CUstream or a
+ *            cudaStream_t converts in C and in C++.
  */
 #pragma once
 
@@ -26,21 +36,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mm/abi.h"
+#include "mm/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/*
- * Types of the driver, which cuda.h and mm/gpu.h declare too. An engine includes either of the two,
- * in any order with this header. Code that uses the table of mm_client_gpu() includes mm/gpu.h.
- */
-typedef unsigned long long CUdeviceptr;
-typedef struct CUstream_st *CUstream;
-struct mm_gpu_api;
+struct mm_gpu_api; /* mm/gpu.h: only code that uses the table of mm_client_gpu() needs it */
 
 #define MM_API __attribute__((visibility("default")))
+
+/*
+ * The version of this interface, which is that of the functions and structs here, not the one of
+ * mmd or of the wire. MAJOR is the library's soname and changes if an old program could not run any
+ * more; MINOR is counted up by whatever is added, and functions that came with it have the symbol
+ * version LIBMM_CLIENT_<MAJOR>.<MINOR>.
+ */
+#define MM_CLIENT_ABI_MAJOR 0
+#define MM_CLIENT_ABI_MINOR 1
+#define MM_CLIENT_ABI       (((uint32_t)MM_CLIENT_ABI_MAJOR << 16) | MM_CLIENT_ABI_MINOR)
 
 #define MM_SOCKET_ENV    "MMD_SOCKET" /* variable that is used first if socket_path is NULL */
 #define MM_TIMEOUT_NEVER UINT64_MAX
@@ -51,20 +65,26 @@ struct mm_kv;
 struct mm_swap;
 
 struct mm_client_opts {
-	size_t size; /* = sizeof(struct mm_client_opts); grows at the end only */
+	size_t size; /* = sizeof(struct mm_client_opts) */
 	/* NULL: $MMD_SOCKET, $XDG_RUNTIME_DIR/mmd/tenant.sock, /run/mmd/tenant.sock */
 	const char *socket_path;
 	const char *name; /* shown by mmctl; NULL = the program's name */
 	/* Borrowed for the client's life; NULL = opened by the client. */
 	const struct mm_gpu_api *gpu;
 	uint64_t timeout_ns; /* of each call that waits for mmd; 0 = 120 s */
-	int device;          /* ordinal in this process; mmd receives the device's UUID */
-	bool no_remap;       /* layers are not bracketed: mmd must never take them */
+	int32_t device;      /* ordinal in this process; mmd receives the device's UUID */
+	uint32_t flags;      /* MM_CLIENT_*; an unknown bit is -EINVAL */
 };
 
+#define MM_CLIENT_NO_REMAP 1u /* layers are not bracketed: mmd must never take them */
+
 struct mm_client_info {
+	size_t size; /* = sizeof(struct mm_client_info) */
 	uint32_t tenant_id;
-	enum mm_policy policy;
+	uint32_t reserved;
+	char policy[MM_NAME_BYTES]; /* mmd's, by its name */
+	char driver[MM_NAME_BYTES]; /* of mmd's device: software, cuda, or a later one */
+	uint64_t features;          /* MM_FEAT_*: what both sides use, and facts of mmd */
 	uint64_t page_bytes;
 	uint64_t pool_pages;
 	uint8_t device_uuid[16];
@@ -76,12 +96,30 @@ struct mm_client_info {
 };
 
 /**
+ * mm_client_abi() - the version of the interface that the loaded library has
+ *
+ * Useful to programs that load the library by dlopen(): all functions and fields up to the minor
+ * version are there. A program that is linked needs no check, because the loader compares soname
+ * and symbol versions.
+ * Return: MM_CLIENT_ABI of the header that the library was compiled with.
+ */
+MM_API uint32_t mm_client_abi(void);
+
+/**
+ * mm_client_version() - the release of mmd that the loaded library is of, for messages
+ *
+ * Return: a static string such as "0.1.0".
+ */
+MM_API const char *mm_client_version(void);
+
+/**
  * mm_client_open() - connect to mmd and start the service thread
  * @opts:       may be NULL: all defaults
  * @ret_client: written only on success; give back with mm_client_close()
  *
  * Retains the device's primary context for as long as the client lives.
- * Return: 0; -ECONNREFUSED or -ENOENT no daemon; -EPROTO it has another ABI; -EACCES refused;
+ * Return: 0; -EINVAL @opts: a size that cannot be, or a field or flag is set that this version does
+ * not know; -ECONNREFUSED or -ENOENT no daemon; -EPROTO it has another ABI; -EACCES refused;
  * -ENODEV no driver, no such device, or none of mmd's (the sentence lists its devices);
  * -ETIMEDOUT; -ENOMEM. @errbuf (may be NULL) gets the sentence.
  */
@@ -119,12 +157,13 @@ MM_API const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client);
  * @client:   any
  * @ret_info: written only on success
  *
- * Return: 0; -ECONNRESET.
+ * Return: 0; -EINVAL a size that cannot be; -ECONNRESET.
  */
 MM_API int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info);
 
 /* ---- events: one pollable fd, no callbacks ---- */
 
+/* More kinds may come: an engine passes over those that it does not know. */
 enum mm_event_kind {
 	MM_EVENT_NONE,
 	MM_EVENT_KV_GRANTED,   /* chunks became usable; count */
@@ -138,9 +177,11 @@ enum mm_event_kind {
 };
 
 struct mm_event {
-	enum mm_event_kind kind;
+	size_t size;   /* = sizeof(struct mm_event) */
+	uint32_t kind; /* enum mm_event_kind */
 	uint32_t count;
-	int error;
+	int32_t error;
+	uint32_t reserved;
 	uint64_t deadline_ns;
 };
 
@@ -161,24 +202,29 @@ MM_API int mm_client_event_fd(const struct mm_client *client);
  * is the number of chunks owed when it is taken (mm_kv_owed()), so that counts are not to be added
  * up. An outcome that a call has waited for and returned is not queued as an event. After
  * MM_EVENT_DISCONNECTED, mm_client_error() returns why the connection ended.
- * Return: 0; -EAGAIN no event is queued.
+ * Return: 0; -EAGAIN no event is queued; -EINVAL a size that cannot be; the event stays queued.
  */
 MM_API int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event);
 
 /* ---- load hints for mmd's controller ---- */
 
 struct mm_load_hint {
+	size_t size;             /* = sizeof(struct mm_load_hint) */
 	uint32_t kv_chunks_used; /* chunks that hold live blocks */
 	uint32_t waiting;        /* requests that wait for KV memory */
 	uint32_t running;        /* requests in the batch; both 0: the engine is idle */
+	uint32_t reserved;
 };
 
 /**
  * mm_client_hint() - report the engine's load to mmd; cheap enough for each step
  * @client: any
  * @hint:   copied
+ *
+ * Return: 0; -EINVAL a size that cannot be, or a reserved field is set; -ECHILD. It does not fail
+ * when the connection is over: another call reports that.
  */
-MM_API void mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint);
+MM_API int mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint);
 
 /* ---- model ---- */
 
@@ -196,12 +242,14 @@ struct mm_pack {
 };
 
 struct mm_model_opts {
-	size_t size;                 /* = sizeof(struct mm_model_opts); grows at the end only */
+	size_t size;                 /* = sizeof(struct mm_model_opts) */
 	const struct mm_pack *packs; /* the packing list, in any order; copied */
 	size_t n_packs;              /* <= MM_LOAD_PACKS_MAX */
+	size_t pack_size;            /* = sizeof(struct mm_pack) */
 };
 
 struct mm_model_info {
+	size_t size; /* = sizeof(struct mm_model_info) */
 	uint32_t n_layers;
 	uint32_t n_tensors;
 	uint64_t resident_bytes; /* embeddings, norms, biases, head: never cycle */
@@ -211,11 +259,13 @@ struct mm_model_info {
 	uint64_t waste_bytes;    /* part of device_bytes: lost to alignment and whole pages */
 	uint64_t store_bytes;    /* host copy */
 	uint32_t load_flags;     /* MM_LOAD_F_*: shared host copy, buffered, pread */
+	uint32_t reserved;
 };
 
 struct mm_tensor {
-	CUdeviceptr va; /* fixed for the client's life; meaningless if bytes is 0 */
-	enum mm_dtype dtype;
+	size_t size;    /* = sizeof(struct mm_tensor) */
+	uint64_t va;    /* fixed for the client's life; meaningless if bytes is 0 */
+	uint32_t dtype; /* enum mm_dtype */
 	uint32_t rank;
 	uint64_t shape[4];
 	uint64_t bytes;
@@ -244,9 +294,11 @@ MM_API int mm_model_load(struct mm_client *client, const char *dir,
 /**
  * mm_model_info() - sizes of a loaded model
  * @model:    any
- * @ret_info: always written
+ * @ret_info: written only on success
+ *
+ * Return: 0; -EINVAL a size that cannot be.
  */
-MM_API void mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info);
+MM_API int mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info);
 
 /**
  * mm_model_tensor() - look a tensor up by its name in the checkpoint
@@ -254,7 +306,7 @@ MM_API void mm_model_info(const struct mm_model *model, struct mm_model_info *re
  * @name:       e.g. "model.layers.3.self_attn.q_proj.weight", or of a pack
  * @ret_tensor: written only on success
  *
- * Return: 0; -ENOENT no such tensor.
+ * Return: 0; -ENOENT no such tensor; -EINVAL a size that cannot be.
  */
 MM_API int mm_model_tensor(const struct mm_model *model, const char *name,
 			   struct mm_tensor *ret_tensor);
@@ -294,6 +346,7 @@ struct mm_kv_opts {
 	uint32_t chunks_max;   /* chunks that addresses are reserved for */
 	uint32_t share_chunks; /* what the engine would get from a static split; under the policy
 				* `recompute` it gets exactly these, all at once, and no more */
+	uint32_t flags;        /* none yet: must be 0 */
 };
 
 /**
@@ -316,7 +369,7 @@ MM_API int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts,
  *
  * Return: a device address, fixed for the arena's life; 0 for a range that does not exist.
  */
-MM_API CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
+MM_API uint64_t mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
 
 /**
  * mm_kv_want() - request @chunks_total chunks in all (absolute; replaces the last demand)
@@ -371,8 +424,10 @@ MM_API uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);
 /* ---- swap space: host memory for the KV of sequences that wait ---- */
 
 struct mm_swap_done {
+	size_t size; /* = sizeof(struct mm_swap_done) */
 	uint64_t user_data;
-	int error; /* 0, or why not all pieces were copied: their destination is undefined */
+	int32_t error; /* 0, or why not all pieces were copied: their destination is undefined */
+	uint32_t reserved;
 };
 
 /**
@@ -421,15 +476,16 @@ MM_API int mm_swap_in(struct mm_swap *swap, const struct mm_swap_piece *pieces, 
  * @swap:     any
  * @ret_done: written only on success
  *
- * Never blocks. Return: 0; -EAGAIN none has ended; -ECONNRESET none has, and none will.
+ * Never blocks. Return: 0; -EAGAIN none has ended; -ECONNRESET none has, and none will; -EINVAL a
+ * size that cannot be.
  */
 MM_API int mm_swap_next(struct mm_swap *swap, struct mm_swap_done *ret_done);
 
 /* ---- turns: sharing the device's time ---- */
 
 struct mm_turn_opts {
-	size_t size;            /* = sizeof(struct mm_turn_opts) */
-	enum mm_turn_mode mode; /* MM_TURN_NONE leaves */
+	size_t size;         /* = sizeof(struct mm_turn_opts) */
+	uint32_t mode;       /* enum mm_turn_mode; MM_TURN_NONE leaves */
 	uint32_t priority;   /* 0 .. MM_TURN_PRIORITY_MAX; higher goes first, waiting raises it */
 	uint64_t quantum_ns; /* length of a turn when others wait; 0 = mmd's default */
 
@@ -472,6 +528,7 @@ MM_API int mm_turn_yield(struct mm_client *client);
 /* ---- steps and layers ---- */
 
 struct mm_step_info {
+	size_t size;       /* = sizeof(struct mm_step_info) */
 	uint64_t step_ns;  /* begin to synchronised end */
 	uint64_t stall_ns; /* part of step_ns: waits at gates, from events; 0 if unknown */
 	uint32_t gated;    /* layers that cycle under the plan of this step */
@@ -500,7 +557,7 @@ MM_API int mm_step_begin(struct mm_client *client);
  * copies.
  * Return: 0; -EINVAL no step is open; -E2BIG more than 16 streams.
  */
-MM_API int mm_step_join(struct mm_client *client, CUstream stream);
+MM_API int mm_step_join(struct mm_client *client, void *stream);
 
 /**
  * mm_step_end() - synchronise the step's streams and close the step
@@ -511,9 +568,10 @@ MM_API int mm_step_join(struct mm_client *client, CUstream stream);
  * The layers after the last one that was begun need not run; mmd then puts the gates in order
  * before the next step, as after mm_step_abandon().
  * Return: 0; -ECANCELED the gates were aborted: the results are void, repeat the step; -EIO the
- * device failed; -EINVAL no step is open, or another thread is closing it; -ECONNRESET.
+ * device failed; -EINVAL no step is open, or another thread is closing it, or a size that cannot
+ * be: the step stays open then; -ECONNRESET.
  */
-MM_API int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step_info *ret_info);
+MM_API int mm_step_end(struct mm_client *client, void *stream, struct mm_step_info *ret_info);
 
 /**
  * mm_step_abandon() - close a step that broke off between layers
@@ -525,7 +583,7 @@ MM_API int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step
  * puts the gates in order; the next mm_step_begin() waits for it.
  * Return: as mm_step_end(), except -ECANCELED.
  */
-MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
+MM_API int mm_step_abandon(struct mm_client *client, void *stream);
 
 /**
  * mm_layer_begin() - enqueue the wait for layer @layer's bytes
@@ -539,7 +597,7 @@ MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
  * layer that is skipped is waited for and marked as used on @stream.
  * Return: 0; -EINVAL; -E2BIG more than 16 streams, or layers without an end; -EIO.
  */
-MM_API int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream);
+MM_API int mm_layer_begin(struct mm_model *model, uint32_t layer, void *stream);
 
 /**
  * mm_layer_end() - enqueue the mark that layer @layer has been used
@@ -549,7 +607,7 @@ MM_API int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream strea
  *
  * Return: 0; -EINVAL; -EIO.
  */
-MM_API int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream);
+MM_API int mm_layer_end(struct mm_model *model, uint32_t layer, void *stream);
 
 /* ---- graphs: steps that are captured once and replayed ---- */
 

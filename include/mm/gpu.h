@@ -10,6 +10,8 @@
  *             needed. If one is found, kernels/softgpu/gpu_check.c checks every value, layout and
  *             signature against it. A file that needs both headers includes cuda.h first;
  *             cuda_runtime_api.h may be included anywhere.
+ * Engines:    get a table from mm_client_gpu() or fill one of their own; mm_gpu_open() and the
+ *             other functions below are those of mmd's programs, and libmm-client exports none.
  * Ownership:  mm_gpu_open() fills the caller's table; mm_gpu_close() clears it. Neither starts the
  *             driver: mm_gpu_init() or cuInit() does.
  * Threading:  a filled table is read-only; the driver's entry points are thread-safe.
@@ -490,9 +492,9 @@ static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 #endif /* CUDA_VERSION */
 
 /*
- * Every entry point in use: X(REQUIRED or OPTIONAL, name, ABI version, parameters). The version is
- * an argument of cuGetProcAddress_v2 and selects the symbol behind the name (cuMemGetInfo at 3020
- * is cuMemGetInfo_v2).
+ * Every entry point in use: X(REQUIRED or OPTIONAL, name, ABI version, parameters), in the order of
+ * the table, at whose end new ones are added. The version is an argument of cuGetProcAddress_v2 and
+ * selects the symbol behind the name (cuMemGetInfo at 3020 is cuMemGetInfo_v2).
  */
 #define MM_GPU_ENTRIES(X)                                                                          \
 	X(REQUIRED, cuInit, 2000, (unsigned int flags))                                            \
@@ -644,6 +646,13 @@ static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 
 /* A loaded driver: gpu->cuMemCreate(...) is the driver's cuMemCreate. */
 struct mm_gpu_api {
+	/*
+	 * sizeof(struct mm_gpu_api) of the version that filled it. Entries are added at the end
+	 * only, and none is removed. libclient copies an engine's table: what it lacks is NULL, so
+	 * that libclient needs no entry that was added after version 1. An engine compares the size
+	 * with its own before it calls one that was added later.
+	 */
+	size_t size;
 	void *library; /* dlopen() handle, NULL when closed */
 #define MM_GPU_MEMBER(need, name, version, params) CUresult(CUDAAPI *name) params;
 	MM_GPU_ENTRIES(MM_GPU_MEMBER)

@@ -242,7 +242,7 @@ static int driver_fill(const char *driver, struct mm_gpu_api *gpu, const struct 
 int mm_gpu_open(const char *driver, struct mm_gpu_api *ret_gpu, char *err, size_t err_bytes)
 {
 	const struct gpu_report rep = { err, err_bytes };
-	struct mm_gpu_api gpu = { 0 };
+	struct mm_gpu_api gpu = { .size = sizeof(gpu) };
 	int r;
 
 	if (!driver)

@@ -30,6 +30,11 @@ int mm_fail(const struct mm_client *client, int error, const char *format, ...)
 	va_list args;
 
 	last_error.client_id = client->id;
+	if (error == -ETIMEDOUT && mm_link_is_silent(client)) {
+		snprintf(last_error.text, sizeof(last_error.text),
+			 "mmd does not answer: it is stopped, hangs or is restarting");
+		return error;
+	}
 	va_start(args, format);
 	vsnprintf(last_error.text, sizeof(last_error.text), format, args);
 	va_end(args);
@@ -54,6 +59,15 @@ int mm_enter(struct mm_client *client)
 	return dead ? mm_fail(client, dead, "%s", client->dead_text) : 0;
 }
 
+int mm_size_check(const struct mm_client *client, const void *theirs, size_t v1_bytes)
+{
+	if (!mm_sized_check(theirs, v1_bytes))
+		return 0;
+	return mm_fail(client, -EINVAL,
+		       "the struct to fill has a size that cannot be: set it to "
+		       "its sizeof before the call");
+}
+
 void mm_sanitize(char *text, size_t bytes)
 {
 	text[bytes - 1] = 0;
@@ -64,21 +78,17 @@ void mm_sanitize(char *text, size_t bytes)
 
 /* ---- open ---- */
 
-static int client_opts_check(const struct mm_client_opts *opts, struct mm_client_opts *ret_opts)
+static int client_opts_read(const struct mm_client_opts *opts, struct mm_client_opts *ret_opts)
 {
-	const unsigned char *bytes = (const unsigned char *)opts;
+	int r;
 
 	*ret_opts = (struct mm_client_opts){ 0 };
 	if (!opts)
 		return 0;
-	/* A larger struct, of a later version, is accepted if its unknown fields are 0. */
-	if (opts->size < sizeof(*opts))
-		return -EINVAL;
-	for (size_t i = sizeof(*opts); i < opts->size; i++)
-		if (bytes[i])
-			return -EINVAL;
-	*ret_opts = *opts;
-	return 0;
+	r = mm_sized_read(opts, MM_V1_CLIENT_OPTS, ret_opts, sizeof(*ret_opts));
+	if (!r && ret_opts->gpu)
+		r = mm_sized_check(ret_opts->gpu, MM_V1_GPU_API);
+	return r || ret_opts->flags & ~MM_CLIENT_KNOWN ? -EINVAL : 0;
 }
 
 static int locks_init(struct mm_client *c)
@@ -130,11 +140,23 @@ static int gpu_error(const struct mm_client *c, CUresult res, const char *what, 
 
 static int gpu_load(struct mm_client *c, char *err, size_t n)
 {
-	int r = mm_gpu_open(c->welcome.driver_kind == MM_DRIVER_CUDA ? "cuda" : NULL, &c->gpu_own,
+	int r = mm_gpu_open(strcmp(c->welcome.driver, "cuda") == 0 ? "cuda" : NULL, &c->gpu_own,
 			    err, n);
 
 	c->gpu = &c->gpu_own;
+	c->gpu_opened = !r;
 	return r ? -ENODEV : 0;
+}
+
+/*
+ * Copies the engine's table: entries that its version lacks are NULL, as optional ones may be, and
+ * of a longer table the rest is never called.
+ */
+static void gpu_borrow(struct mm_client *c, const struct mm_gpu_api *gpu)
+{
+	memcpy(&c->gpu_own, gpu, MM_MIN(gpu->size, sizeof(c->gpu_own)));
+	c->gpu_own.size = sizeof(c->gpu_own);
+	c->gpu = &c->gpu_own;
 }
 
 /*
@@ -169,7 +191,7 @@ static int device_has_gates(struct mm_client *c, char *err, size_t n)
 	if (!can && err)
 		snprintf(err, n,
 			 "the device has no 64-bit stream memory operations; "
-			 "open with opts.no_remap");
+			 "open with the flag MM_CLIENT_NO_REMAP");
 	return can ? 0 : -ENODEV;
 }
 
@@ -195,9 +217,10 @@ static int client_join(struct mm_client *c, const struct mm_client_opts *opts, c
 {
 	int r = 0;
 
-	c->gpu = opts->gpu;
-	if (c->gpu)
+	if (opts->gpu) {
+		gpu_borrow(c, opts->gpu);
 		r = device_find(c, opts->device, err, n);
+	}
 	if (r)
 		return r;
 	r = mm_connect(c, opts, err, n);
@@ -221,7 +244,7 @@ static int gates_register(struct mm_client *c, char *err, size_t n)
 	res = c->gpu->cuCtxPushCurrent(c->context);
 	if (res)
 		return gpu_error(c, res, "cuCtxPushCurrent", err, n);
-	res = c->gpu->cuMemHostRegister(c->gates, sizeof(*c->gates),
+	res = c->gpu->cuMemHostRegister(c->gates, c->gate_region.size_bytes,
 					CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 	c->gates_registered = !res;
 	if (!res)
@@ -292,7 +315,8 @@ static void client_free(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 	mm_close_fd(&c->sock);
 	mm_close_fd(&c->event_fd);
 	mm_close_fd(&c->wake_fd);
-	mm_gpu_close(&c->gpu_own);
+	if (c->gpu_opened)
+		mm_gpu_close(&c->gpu_own);
 	mm_client_lock_destroy(&c->lock);
 	mm_map_lock_destroy(&c->map_lock);
 	pthread_cond_destroy(&c->changed);
@@ -344,11 +368,12 @@ int mm_client_open(const struct mm_client_opts *opts, struct mm_client **ret_cli
 {
 	struct mm_client_opts copy;
 	struct mm_client *c;
-	int r = client_opts_check(opts, &copy);
+	int r = client_opts_read(opts, &copy);
 
 	if (errbuf && errbuf_bytes)
 		snprintf(errbuf, errbuf_bytes, "%s",
-			 r ? "opts: size is not what this version knows"
+			 r ? "opts: a size that cannot be, or a field or flag that this library "
+			     "does not know"
 			   : "out of memory or file descriptors");
 	if (r)
 		return r;
@@ -368,6 +393,16 @@ int mm_client_open(const struct mm_client_opts *opts, struct mm_client **ret_cli
 
 /* ---- state ---- */
 
+uint32_t mm_client_abi(void)
+{
+	return MM_CLIENT_ABI;
+}
+
+const char *mm_client_version(void)
+{
+	return MM_VERSION;
+}
+
 const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client)
 {
 	return client->gpu;
@@ -376,36 +411,46 @@ const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client)
 int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info)
 {
 	const struct mm_welcome *w = &client->welcome;
+	struct mm_client_info info;
 	int r = mm_enter(client);
 
+	if (!r)
+		r = mm_size_check(client, ret_info, MM_V1_CLIENT_INFO);
 	if (r)
 		return r;
-	*ret_info = (struct mm_client_info){
+	info = (struct mm_client_info){
 		.tenant_id = w->tenant_id,
-		.policy = (enum mm_policy)w->policy,
 		.page_bytes = w->page_bytes,
 		.pool_pages = w->pool_pages,
+		.features = w->features,
 	};
-	memcpy(ret_info->device_uuid, w->device_uuid, sizeof(ret_info->device_uuid));
+	memcpy(info.policy, w->policy, sizeof(info.policy));
+	memcpy(info.driver, w->driver, sizeof(info.driver));
+	memcpy(info.device_uuid, w->device_uuid, sizeof(info.device_uuid));
 	mm_client_lock_take(&client->lock);
-	ret_info->layers_remapped = client->steps.plan.away;
-	ret_info->layers_cycling = client->steps.plan.cycling;
-	ret_info->plan_epoch = client->steps.plan.epoch;
-	ret_info->plan_changes = client->plan_changes;
-	ret_info->plan_held_ns = client->held_ns;
+	info.layers_remapped = client->steps.plan.away;
+	info.layers_cycling = client->steps.plan.cycling;
+	info.plan_epoch = client->steps.plan.epoch;
+	info.plan_changes = client->plan_changes;
+	info.plan_held_ns = client->held_ns;
 	mm_client_lock_give(&client->lock);
+	mm_sized_write(ret_info, &info, sizeof(info));
 	return 0;
 }
 
-void mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
+int mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
 {
 	struct mm_tenant_stats *stats = &client->tenant->stats;
+	struct mm_load_hint load;
 
 	if (mm_fork_is_child(client))
-		return;
-	__atomic_store_n(&stats->kv_chunks_used, hint->kv_chunks_used, __ATOMIC_RELAXED);
-	__atomic_store_n(&stats->waiting, hint->waiting, __ATOMIC_RELAXED);
-	__atomic_store_n(&stats->running, hint->running, __ATOMIC_RELAXED);
-	if (!hint->running && !hint->waiting)
+		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
+	if (mm_sized_read(hint, MM_V1_LOAD_HINT, &load, sizeof(load)) || load.reserved)
+		return mm_fail(client, -EINVAL, "hint: " MM_SIZE_TEXT);
+	__atomic_store_n(&stats->kv_chunks_used, load.kv_chunks_used, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->waiting, load.waiting, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->running, load.running, __ATOMIC_RELAXED);
+	if (!load.running && !load.waiting)
 		mm_turn_out_of_work(client);
+	return 0;
 }

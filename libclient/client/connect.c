@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "libclient/client/internal.h"
 #include "libclient/support/cleanup.h"
@@ -18,6 +19,8 @@
 #define POOL_PAGES_MAX  (UINT32_C(1) << 24)
 #define PAGE_BYTES_MAX  (UINT64_C(1) << 36)
 #define FDS_OF_WELCOME  3
+#define AGAIN_NS        (10 * MM_NS_PER_MS) /* before another attempt; doubled each time */
+#define AGAIN_MAX_NS    (MM_NS_PER_S / 2)
 #define SOCKET_FALLBACK "/run/mmd/tenant.sock"
 
 struct failure {
@@ -39,18 +42,22 @@ static int MM_PRINTF(3, 4) connect_fail(const struct failure *f, int error, cons
 
 /* ---- the socket ---- */
 
-static int connect_path(const char *path, int *ret_fd, const struct failure *f)
+static int connect_path(const char *path, uint64_t timeout_ns, int *ret_fd, const struct failure *f)
 {
-	int r = mm_sock_connect(path, MM_NS_PER_S, ret_fd);
+	int r = mm_sock_connect(path, timeout_ns, ret_fd);
 	char why[PATH_BYTES + 256];
 
 	if (!r)
 		return 0;
+	if (r == -EAGAIN)
+		return connect_fail(f, -ETIMEDOUT, "mmd does not answer at %s: too many wait there",
+				    path);
 	mm_reach_explain(path, -r, why, sizeof(why));
 	return connect_fail(f, r, "cannot connect to mmd: %s", why);
 }
 
-static int connect_default(const char *path, int *ret_fd, const struct failure *f)
+static int connect_default(const char *path, uint64_t timeout_ns, int *ret_fd,
+			   const struct failure *f)
 {
 	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 	char own[PATH_BYTES];
@@ -59,14 +66,14 @@ static int connect_default(const char *path, int *ret_fd, const struct failure *
 	if (!path)
 		path = secure_getenv(MM_SOCKET_ENV);
 	if (path && *path)
-		return connect_path(path, ret_fd, f);
+		return connect_path(path, timeout_ns, ret_fd, f);
 	if (runtime && *runtime &&
 	    (size_t)snprintf(own, sizeof(own), "%s/mmd/tenant.sock", runtime) < sizeof(own)) {
-		r = connect_path(own, ret_fd, f);
+		r = connect_path(own, timeout_ns, ret_fd, f);
 		if (r != -ENOENT && r != -ECONNREFUSED)
 			return r;
 	}
-	return connect_path(SOCKET_FALLBACK, ret_fd, f);
+	return connect_path(SOCKET_FALLBACK, timeout_ns, ret_fd, f);
 }
 
 /* ---- the handshake ---- */
@@ -80,8 +87,10 @@ static void hello_fill(const struct mm_client *c, struct mm_hello *hello,
 		.magic = MM_ABI_MAGIC,
 		.abi_major = MM_ABI_MAJOR,
 		.size_bytes = sizeof(*hello),
-		.features = MM_FEAT_RECLAIM | MM_FEAT_REASON |
-			    (opts->no_remap ? 0 : MM_FEAT_REMAP | MM_FEAT_PARTIAL),
+		.features =
+			MM_FEAT_RECLAIM | MM_FEAT_REASON | MM_FEAT_KV_FIXED | MM_FEAT_KV_SWAP |
+			MM_FEAT_RESUME |
+			(opts->flags & MM_CLIENT_NO_REMAP ? 0 : MM_FEAT_REMAP | MM_FEAT_PARTIAL),
 	};
 	memcpy(hello->device_uuid, c->device_uuid, sizeof(hello->device_uuid));
 	snprintf(hello->name, sizeof(hello->name), "%s", *name ? name : "tenant");
@@ -98,56 +107,98 @@ static void welcome_close_fds(int *fds, size_t n_fds)
 		mm_close_fd(&fds[i]);
 }
 
+static bool name_is_valid(const char *name)
+{
+	size_t n = strnlen(name, MM_NAME_BYTES);
+
+	for (size_t i = 0; i < n; i++)
+		if (name[i] <= ' ' || name[i] > '~')
+			return false;
+	return n && n < MM_NAME_BYTES;
+}
+
 static int welcome_refuse(struct mm_welcome *w, const struct failure *f)
 {
 	mm_sanitize(w->reason, sizeof(w->reason));
-	if (w->result < -4095 || w->driver_kind > MM_DRIVER_CUDA)
+	if (w->result < -4095 || !name_is_valid(w->driver))
 		return connect_fail(f, -EPROTO, "mmd's answer is malformed");
 	return connect_fail(f, w->result, "mmd refused: %s",
 			    *w->reason ? w->reason : strerror(-w->result));
 }
 
-static int welcome_check(struct mm_welcome *w, size_t len, size_t n_fds, uint64_t offered,
-			 const struct failure *f)
+/* A name or a feature that this library does not know is no reason to refuse mmd. */
+static int welcome_check(struct mm_welcome *w, size_t len, size_t n_fds, const struct failure *f)
 {
-	if (len < offsetof(struct mm_welcome, abi_minor) || w->magic != MM_ABI_MAGIC)
+	if (len < offsetof(struct mm_welcome, size_bytes) || w->magic != MM_ABI_MAGIC)
 		return connect_fail(f, -EPROTO, "what answers there is not mmd");
 	if (w->abi_major != MM_ABI_MAJOR)
 		return connect_fail(
 			f, -EPROTO,
 			"mmd speaks ABI version %u, this library %u; install matching versions",
 			w->abi_major, MM_ABI_MAJOR);
-	if (len != sizeof(*w))
-		return connect_fail(f, -EPROTO, "mmd's answer is %zu bytes long, not %zu", len,
-				    sizeof(*w));
+	if (len < MM_WELCOME_BYTES_MIN || len != w->size_bytes)
+		return connect_fail(f, -EPROTO, "mmd's answer is %zu bytes long, and says %u", len,
+				    w->size_bytes);
 	if (w->result < 0)
 		return welcome_refuse(w, f);
-	if (w->result > 0 || n_fds != FDS_OF_WELCOME || (w->features & ~offered) ||
-	    w->policy >= MM_POLICY_COUNT || w->driver_kind > MM_DRIVER_CUDA || !w->page_bytes ||
-	    w->page_bytes > PAGE_BYTES_MAX || w->page_bytes % MM_ABI_PAGE_BYTES || !w->pool_pages ||
-	    w->pool_pages > POOL_PAGES_MAX)
+	if (w->result > 0 || n_fds != FDS_OF_WELCOME || !name_is_valid(w->policy) ||
+	    !name_is_valid(w->driver) || !w->page_bytes || w->page_bytes > PAGE_BYTES_MAX ||
+	    w->page_bytes % MM_ABI_PAGE_BYTES || !w->pool_pages || w->pool_pages > POOL_PAGES_MAX)
 		return connect_fail(f, -EPROTO, "mmd's answer is malformed");
 	return 0;
 }
 
+union answer { /* a later version of mmd may send more than we know */
+	struct mm_welcome known;
+	unsigned char bytes[MM_GREETING_BYTES_MAX];
+};
+
+/* Return: 0; -ECONNRESET the connection ended without an answer; other negative errno. */
+static int hello_send(struct mm_client *c, const struct mm_hello *hello, uint64_t deadline_ns,
+		      union answer *ret_answer, size_t *ret_len, int *fds, size_t *ret_n_fds)
+{
+	int r = mm_sock_send(c->sock, hello, sizeof(*hello), NULL, 0);
+
+	/* An mmd that refuses unread may have said why. */
+	if (!r || r == -ECONNRESET)
+		r = mm_sock_wait(c->sock, POLLIN, deadline_ns);
+	if (!r)
+		r = mm_sock_recv(c->sock, ret_answer, sizeof(*ret_answer), fds, FDS_OF_WELCOME,
+				 ret_n_fds, ret_len);
+	return r;
+}
+
+/* An mmd whose core starts anew ends connections that were not welcomed: they come again. */
 static int shake_hands(struct mm_client *c, const struct mm_client_opts *opts, int *fds,
 		       const struct failure *f)
 {
-	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
+	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns), pause_ns = AGAIN_NS;
+	union answer answer = { 0 };
 	struct mm_hello hello;
-	size_t n_fds = 0, len;
+	size_t n_fds = 0, len = 0;
 	int r;
 
 	hello_fill(c, &hello, opts);
-	r = mm_sock_send(c->sock, &hello, sizeof(hello), NULL, 0);
-	if (!r)
-		r = mm_sock_wait(c->sock, POLLIN, deadline_ns);
-	if (!r)
-		r = mm_sock_recv(c->sock, &c->welcome, sizeof(c->welcome), fds, FDS_OF_WELCOME,
-				 &n_fds, &len);
+	while (true) {
+		const struct timespec pause = mm_timespec(pause_ns);
+		const uint64_t now_ns = mm_now_ns();
+
+		mm_close_fd(&c->sock);
+		r = connect_default(opts->socket_path,
+				    deadline_ns > now_ns ? deadline_ns - now_ns : 0, &c->sock, f);
+		if (r)
+			return r;
+		r = hello_send(c, &hello, deadline_ns, &answer, &len, fds, &n_fds);
+		if (r != -ECONNRESET || mm_now_ns() + pause_ns >= deadline_ns)
+			break;
+		nanosleep(&pause, NULL);
+		pause_ns = MM_MIN(2 * pause_ns, AGAIN_MAX_NS);
+	}
 	if (r)
 		return connect_fail(f, r, "mmd did not answer: %s", strerror(-r));
-	r = welcome_check(&c->welcome, len, n_fds, hello.features, f);
+	c->welcome = answer.known;
+	c->welcome.features &= hello.features;
+	r = welcome_check(&c->welcome, len, n_fds, f);
 	if (r)
 		welcome_close_fds(fds, n_fds);
 	return r;
@@ -159,9 +210,10 @@ static int shake_hands(struct mm_client *c, const struct mm_client_opts *opts, i
  * Maps a region and takes @fd over. A child of fork() does not inherit the mapping: what it wrote
  * there would count as the parent's.
  */
-static int region_open(int *fd, size_t bytes, bool writable, struct mm_region *ret_region)
+static int region_open(int *fd, size_t least_bytes, size_t most_bytes, bool writable,
+		       struct mm_region *ret_region)
 {
-	int r = mm_region_open(*fd, bytes, writable, ret_region);
+	int r = mm_region_open_between(*fd, least_bytes, most_bytes, writable, ret_region);
 
 	*fd = -1;
 	if (!r)
@@ -171,12 +223,15 @@ static int region_open(int *fd, size_t bytes, bool writable, struct mm_region *r
 
 static int regions_open(struct mm_client *c, int *fds, const struct failure *f)
 {
-	int r = region_open(&fds[0], sizeof(struct mm_tenant_region), true, &c->tenant_region);
+	int r = region_open(&fds[0], MM_TENANT_REGION_BYTES_MIN, sizeof(struct mm_tenant_region),
+			    true, &c->tenant_region);
 
 	if (!r)
-		r = region_open(&fds[1], sizeof(struct mm_mmd_region), false, &c->mmd_region);
+		r = region_open(&fds[1], MM_MMD_REGION_BYTES_MIN, sizeof(struct mm_mmd_region),
+				false, &c->mmd_region);
 	if (!r)
-		r = region_open(&fds[2], sizeof(struct mm_gate_region), true, &c->gate_region);
+		r = region_open(&fds[2], MM_GATE_REGION_BYTES_MIN, sizeof(struct mm_gate_region),
+				true, &c->gate_region);
 	welcome_close_fds(fds, FDS_OF_WELCOME);
 	if (r)
 		return connect_fail(f, r, "cannot map what mmd shares: %s", strerror(-r));
@@ -194,13 +249,8 @@ int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char
 {
 	const struct failure f = { errbuf, errbuf_bytes };
 	int fds[FDS_OF_WELCOME] = { -1, -1, -1 };
-	int r;
+	int r = shake_hands(client, opts, fds, &f);
 
-	mm_close_fd(&client->sock);
-	r = connect_default(opts->socket_path, &client->sock, &f);
-
-	if (!r)
-		r = shake_hands(client, opts, fds, &f);
 	if (!r)
 		r = regions_open(client, fds, &f);
 	return r;

@@ -20,20 +20,12 @@ static bool range_is_within(uint64_t offset, uint64_t bytes, uint64_t end)
 	return offset <= end && bytes <= end - offset;
 }
 
-static bool bytes_are_zero(const void *data, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++)
-		if (((const unsigned char *)data)[i])
-			return false;
-	return true;
-}
-
 static const char *directory_check_head(const struct mm_dir *head, uint64_t head_bytes,
 					uint64_t store_bytes)
 {
 	if (head->magic != MM_DIR_MAGIC)
 		return "it does not begin with a directory";
-	if (head->version != 1 || !bytes_are_zero(head->reserved, sizeof(head->reserved)))
+	if (head->version != 1)
 		return "its directory is of an unknown version";
 	if (head->store_bytes != store_bytes)
 		return "its directory disagrees about the length";
@@ -59,14 +51,30 @@ static const char *directory_check_group(const struct mm_dir_group *group, uint6
 	return NULL;
 }
 
+/* If the type is not known to this version only the place counts, which is checked for all. */
+static bool tensor_type_is_known(const struct mm_dir_tensor *tensor)
+{
+	return tensor->dtype < MM_ARRAY_SIZE(dtype_bytes);
+}
+
 static bool tensor_shape_is_valid(const struct mm_dir_tensor *tensor)
 {
-	uint64_t bytes = dtype_bytes[tensor->dtype];
+	uint64_t bytes;
 
+	if (!tensor_type_is_known(tensor))
+		return true;
+	bytes = dtype_bytes[tensor->dtype];
 	for (uint16_t i = 0; i < tensor->rank; i++)
 		if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes))
 			return false;
 	return bytes == tensor->bytes;
+}
+
+static uint64_t tensor_alignment(const struct mm_dir_tensor *tensor)
+{
+	if (!(tensor->flags & MM_TENSOR_MEMBER))
+		return MM_TENSOR_ALIGN;
+	return tensor_type_is_known(tensor) ? dtype_bytes[tensor->dtype] : 1;
 }
 
 static const char *directory_check_tensor(const struct mm_directory *dir,
@@ -78,15 +86,13 @@ static const char *directory_check_tensor(const struct mm_directory *dir,
 		return "its tensors are not sorted by name";
 	if (tensor->group >= dir->n_groups)
 		return "a tensor is of a group that does not exist";
-	if ((tensor->flags & ~MM_TENSOR_KNOWN) ||
-	    !bytes_are_zero(tensor->reserved, sizeof(tensor->reserved)))
-		return "a tensor uses a field that this version does not know";
-	if (!tensor->dtype || tensor->dtype >= MM_ARRAY_SIZE(dtype_bytes))
-		return "a tensor's dtype is unknown";
+	if (tensor->flags & ~MM_TENSOR_KNOWN)
+		return "a tensor has a flag that this version does not know";
+	if (!tensor->dtype)
+		return "a tensor has no dtype";
 	if (tensor->rank > 4 || !tensor_shape_is_valid(tensor))
 		return "a tensor's shape and size disagree";
-	if (tensor->offset %
-	    (tensor->flags & MM_TENSOR_MEMBER ? dtype_bytes[tensor->dtype] : MM_TENSOR_ALIGN))
+	if (tensor->offset % tensor_alignment(tensor))
 		return "a tensor is misaligned";
 	if (!range_is_within(tensor->offset, tensor->bytes, dir->groups[tensor->group].bytes))
 		return "a tensor lies outside its group";

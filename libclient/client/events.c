@@ -129,6 +129,8 @@ int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
 	/* Not mm_enter(): events before the end of the connection, and of the end, can be read. */
 	if (mm_fork_is_child(client))
 		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
+	if (mm_size_check(client, ret_event, MM_V1_EVENT))
+		return -EINVAL;
 	mm_client_lock_take(&client->lock);
 	while (r && client->events_n) {
 		event_take(client, &event);
@@ -136,7 +138,7 @@ int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
 			r = 0;
 	}
 	if (!r)
-		*ret_event = event;
+		mm_sized_write(ret_event, &event, sizeof(event));
 	event_fd_settle(client);
 	if (!r && event.kind == MM_EVENT_DISCONNECTED)
 		mm_fail(client, event.error, "%s", client->dead_text); /* for mm_client_error() */

@@ -38,12 +38,6 @@ struct mm_model_files {
 
 /* ---- opening ---- */
 
-static void model_dir_close(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
-
 static int model_dir_open(struct mm_client *c, const char *path, DIR **ret_dir)
 {
 	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -152,7 +146,7 @@ static int shards_open(struct mm_client *c, const char *path, DIR *dir,
 /* The weights are the files that the index names, or all *.safetensors where there is no index. */
 static int model_files_open_all(struct mm_client *c, const char *path, struct mm_model_files *files)
 {
-	mm_cleanup(model_dir_close) DIR *dir = NULL;
+	mm_cleanup(mm_close_dir) DIR *dir = NULL;
 	int r = model_dir_open(c, path, &dir);
 
 	if (!r)

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "libclient/client/dir.h"
+#include "libclient/client/sized.h"
 #include "libclient/ipc/region.h"
 #include "libclient/ipc/ring.h"
 #include "libclient/client/mapper.h"
@@ -36,9 +37,13 @@ MM_LOCK_KIND(mm_client_lock);
 MM_LOCK_KIND(mm_map_lock);
 
 #define MM_ERROR_BYTES   320
+#define MM_CLIENT_KNOWN  MM_CLIENT_NO_REMAP /* flags of struct mm_client_opts */
+#define MM_SIZE_TEXT     "a size that cannot be, or a field is set that this library does not know"
 #define MM_EVENTS_MAX    64
 #define MM_FD_NONE       (-1)
 #define MM_LINK_RETRY_NS (MM_NS_PER_MS / 5) /* between two attempts to use a full queue */
+#define MM_RING_NS       MM_NS_PER_S        /* between two doorbells of a call that waits */
+#define MM_SILENT_NS     (2 * MM_NS_PER_S)  /* unanswered for longer, mmd counts as silent */
 #define MM_FDS_RETRIES   256                /* truncated batches in a row that are accepted */
 
 /* A call that waits for the reply to its request; it lives on the caller's stack. */
@@ -145,7 +150,8 @@ struct mm_client {
 	struct mm_client *fork_next; /* list of the process's clients (fork.c) */
 	uint64_t timeout_ns;
 	const struct mm_gpu_api *gpu;
-	struct mm_gpu_api gpu_own; /* its library is not NULL if the client opened the driver */
+	struct mm_gpu_api gpu_own; /* opened by the client, or a copy of the engine's table */
+	bool gpu_opened;           /* by the client */
 	CUdevice device;
 	uint8_t device_uuid[16]; /* all 0 while no driver is open */
 	CUcontext context;
@@ -163,8 +169,11 @@ struct mm_client {
 	pthread_t service;
 	bool service_runs;
 
+	uint64_t silent_beat_ns; /* the beat when a call last timed out on a silent mmd; atomic */
+
 	/* Only the service thread uses these. */
 	struct mm_ring cq;
+	uint64_t batches;     /* number of the last batch that was taken in */
 	uint32_t fds_refused; /* truncated batches in a row */
 	char end_text[MM_END_BYTES + 32];
 	struct { /* chunks that were granted and are not mapped yet */
@@ -254,6 +263,8 @@ mm_client_model(const struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 int mm_enter(struct mm_client *client) MM_EXCLUDES(mm_client_lock);
 /* Stores the sentence for mm_client_error() and returns @error. */
 int mm_fail(const struct mm_client *client, int error, const char *format, ...) MM_PRINTF(3, 4);
+/* Return: 0; -EINVAL, with the sentence, the caller's struct has a size that cannot be. */
+int mm_size_check(const struct mm_client *client, const void *theirs, size_t v1_bytes);
 /* Ends the text of a peer and replaces bytes that are not printable ASCII. */
 void mm_sanitize(char *text, size_t bytes);
 
@@ -292,7 +303,32 @@ void mm_link_fail(struct mm_client *client, int error, const char *text)
 	MM_EXCLUDES(mm_client_lock);
 /* Aborts all gates, so that no stream waits at one. */
 void mm_link_abort_gates(struct mm_client *client) MM_REQUIRES(mm_client_lock);
-/* Waits for `changed`. Return: 0: check again; -ETIMEDOUT; the errno of a dead connection. */
+
+/*
+ * How long a call waits for mmd. While it waits it rings the doorbell once a second, and core
+ * answers with its beat. Time in which the beat stands still for more than MM_SILENT_NS after a
+ * ring does not count, up to as much again as the call may take: mmd is stopped then, or restarts.
+ */
+struct mm_patience {
+	uint64_t deadline_ns; /* moves on while mmd is silent */
+	uint64_t spare_ns;    /* by which it may still move on */
+	uint64_t looked_ns;   /* 0: not yet */
+	uint64_t rung_ns;     /* when the doorbell was last rung, or the wait began */
+	uint64_t asked_ns;    /* the first ring since the beat has changed; 0: none */
+	uint64_t beat_ns;
+};
+struct mm_patience mm_patience_of(uint64_t timeout_ns);
+/* To be called at least once a second. Return: 0; -ETIMEDOUT. */
+int mm_patience_check(struct mm_client *client, struct mm_patience *patience);
+/* Whether a call of this client has timed out on a silent mmd, which is silent still. */
+bool mm_link_is_silent(const struct mm_client *client);
+/* Waits for `changed`, a second at most. Return: as mm_link_wait(). */
+int mm_link_wait_for_mmd(struct mm_client *client, struct mm_patience *patience)
+	MM_REQUIRES(mm_client_lock);
+/*
+ * Waits for `changed`, for a time that the caller of the library chose. Return: 0: check again;
+ * -ETIMEDOUT; the errno of a dead connection.
+ */
 int mm_link_wait(struct mm_client *client, uint64_t deadline_ns) MM_REQUIRES(mm_client_lock);
 
 /* ---- service.c ---- */

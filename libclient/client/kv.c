@@ -309,8 +309,8 @@ static int kv_opts_check(struct mm_client *c, const struct mm_kv_opts *opts, str
 	uint64_t page_bytes = c->welcome.page_bytes;
 	uint64_t pages, entries;
 
-	if (!opts || opts->size < sizeof(*opts))
-		return mm_fail(c, -EINVAL, "opts: size is not what this version knows");
+	if (opts->flags)
+		return mm_fail(c, -EINVAL, "opts: flags that this library does not know");
 	if (!opts->chunk_bytes || opts->chunk_bytes % page_bytes)
 		return mm_fail(c, -EINVAL, "opts: chunk_bytes must be a multiple of %llu",
 			       (unsigned long long)page_bytes);
@@ -382,22 +382,25 @@ static int arena_declare(struct mm_client *c, const struct mm_kv *kv, uint32_t s
 int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct mm_kv **ret_kv)
 {
 	mm_cleanup(kv_unref) struct mm_kv *kv = NULL;
+	struct mm_kv_opts copy;
 	int r = mm_enter(client);
 
 	if (r)
 		return r;
+	if (mm_sized_read(opts, MM_V1_KV_OPTS, &copy, sizeof(copy)))
+		return mm_fail(client, -EINVAL, "opts: " MM_SIZE_TEXT);
 	kv = calloc(1, sizeof(*kv));
 	if (!kv)
 		return mm_fail(client, -ENOMEM, "out of memory");
 	kv->client = client;
-	r = kv_opts_check(client, opts, kv);
+	r = kv_opts_check(client, &copy, kv);
 	if (r)
 		return r;
 	if (kv_reserve(client, kv))
 		return mm_fail(client, -ENOMEM, "no addresses for the arena");
 	if (!kv_install(client, kv))
 		return mm_fail(client, -EEXIST, "this client has an arena already");
-	r = arena_declare(client, kv, opts->share_chunks);
+	r = arena_declare(client, kv, copy.share_chunks);
 	if (r) {
 		/*
 		 * After -ETIMEDOUT grants may still arrive: the arena stays, unused, until the end.
@@ -413,7 +416,7 @@ int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct m
 	return 0;
 }
 
-CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range)
+uint64_t mm_kv_range_va(const struct mm_kv *kv, uint32_t range)
 {
 	return range < kv->ranges ? kv->va[range] : 0;
 }

@@ -10,6 +10,67 @@
 #include "libclient/ipc/sock.h"
 #include "libclient/support/fault.h"
 
+/* ---- patience ---- */
+
+static uint64_t core_beat(const struct mm_client *c)
+{
+	return __atomic_load_n(&c->mmd->state.beat_ns, __ATOMIC_RELAXED);
+}
+
+struct mm_patience mm_patience_of(uint64_t timeout_ns)
+{
+	return (struct mm_patience){ .deadline_ns = mm_deadline_ns(timeout_ns),
+				     .spare_ns = timeout_ns };
+}
+
+/* Rings when it is time to. Return: whether mmd has left a ring unanswered for too long. */
+static bool mmd_is_silent(struct mm_client *c, struct mm_patience *p, uint64_t now_ns)
+{
+	uint64_t beat_ns = core_beat(c);
+
+	if (beat_ns != p->beat_ns)
+		p->asked_ns = 0;
+	p->beat_ns = beat_ns;
+	if (now_ns - p->rung_ns >= MM_RING_NS) {
+		mm_sock_doorbell(c->sock); /* the service thread ends a broken connection */
+		p->rung_ns = now_ns;
+		if (!p->asked_ns)
+			p->asked_ns = now_ns;
+	}
+	return beat_ns && p->asked_ns && now_ns - p->asked_ns > MM_SILENT_NS;
+}
+
+int mm_patience_check(struct mm_client *client, struct mm_patience *p)
+{
+	uint64_t now_ns = mm_now_ns();
+	bool silent;
+
+	if (!p->looked_ns)
+		p->looked_ns = p->rung_ns = now_ns;
+	silent = mmd_is_silent(client, p, now_ns);
+	if (silent && p->deadline_ns != UINT64_MAX) {
+		uint64_t more_ns = MM_MIN(now_ns - p->looked_ns, p->spare_ns);
+
+		p->spare_ns -= more_ns;
+		p->deadline_ns += more_ns;
+	}
+	p->looked_ns = now_ns;
+	if (now_ns < p->deadline_ns)
+		return 0;
+	if (silent)
+		__atomic_store_n(&client->silent_beat_ns, p->beat_ns, __ATOMIC_RELAXED);
+	return -ETIMEDOUT;
+}
+
+bool mm_link_is_silent(const struct mm_client *client)
+{
+	uint64_t beat_ns = __atomic_load_n(&client->silent_beat_ns, __ATOMIC_RELAXED);
+
+	return beat_ns && beat_ns == core_beat(client);
+}
+
+/* ---- requests ---- */
+
 static int link_try_push(struct mm_client *c, const struct mm_msg *msg)
 {
 	int r;
@@ -22,7 +83,7 @@ static int link_try_push(struct mm_client *c, const struct mm_msg *msg)
 
 int mm_link_push(struct mm_client *client, const struct mm_msg *msg)
 {
-	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
+	struct mm_patience patience = mm_patience_of(client->timeout_ns);
 	const struct timespec pause = mm_timespec(MM_LINK_RETRY_NS);
 	int r;
 
@@ -36,7 +97,7 @@ int mm_link_push(struct mm_client *client, const struct mm_msg *msg)
 			break;
 		if (mm_sock_doorbell(client->sock))
 			return -ECONNRESET; /* the service thread ends the connection */
-		if (mm_now_ns() >= deadline_ns)
+		if (mm_patience_check(client, &patience))
 			return -ETIMEDOUT;
 		nanosleep(&pause, NULL);
 	}
@@ -58,7 +119,7 @@ static void wait_unlink(struct mm_client *c, const struct mm_wait *wait)
 
 int mm_link_call(struct mm_client *client, struct mm_msg *msg)
 {
-	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
+	struct mm_patience patience = mm_patience_of(client->timeout_ns);
 	struct mm_wait wait = { 0 };
 	int r;
 
@@ -72,7 +133,7 @@ int mm_link_call(struct mm_client *client, struct mm_msg *msg)
 
 	mm_client_lock_take(&client->lock);
 	while (!r && !wait.done)
-		r = mm_link_wait(client, deadline_ns);
+		r = mm_link_wait_for_mmd(client, &patience);
 	wait_unlink(client, &wait);
 	mm_client_lock_give(&client->lock);
 	if (wait.done) {
@@ -130,4 +191,14 @@ int mm_link_wait(struct mm_client *client, uint64_t deadline_ns)
 	else
 		r = mm_client_lock_wait_until(&client->lock, &client->changed, &deadline);
 	return r == ETIMEDOUT ? -ETIMEDOUT : 0;
+}
+
+int mm_link_wait_for_mmd(struct mm_client *client, struct mm_patience *p)
+{
+	int r = client->dead ? client->dead : mm_patience_check(client, p);
+
+	if (r)
+		return r;
+	r = mm_link_wait(client, MM_MIN(p->deadline_ns, p->looked_ns + MM_RING_NS));
+	return r == -ETIMEDOUT ? 0 : r; /* the next check decides */
 }

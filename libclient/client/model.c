@@ -202,12 +202,12 @@ static int phase_enter(struct mm_client *c)
 /* Waits until a channel to load has arrived (*ret_fd) or mmd has refused (-ECANCELED). */
 static int load_wait_channel(struct mm_client *c, int *ret_fd)
 {
-	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
+	struct mm_patience patience = mm_patience_of(c->timeout_ns);
 	int r = 0;
 
 	mm_client_lock_take(&c->lock);
 	while (!r && c->load_fd < 0 && c->model_phase != MM_CLIENT_MODEL_REFUSED)
-		r = mm_link_wait(c, deadline_ns);
+		r = mm_link_wait_for_mmd(c, &patience);
 	if (!r && c->load_fd < 0)
 		r = -ECANCELED;
 	if (!r) {
@@ -223,7 +223,7 @@ static int load_wait_channel(struct mm_client *c, int *ret_fd)
 /* Waits until the model is ready or refused; the deadline starts anew with each new phase. */
 static int model_wait_ready(struct mm_client *c, uint64_t timeout_ns)
 {
-	uint64_t deadline_ns = mm_deadline_ns(timeout_ns);
+	struct mm_patience patience = mm_patience_of(timeout_ns);
 	enum mm_client_model_phase phase = MM_CLIENT_MODEL_NONE;
 	int r = 0;
 
@@ -231,9 +231,9 @@ static int model_wait_ready(struct mm_client *c, uint64_t timeout_ns)
 	while (!r && c->model_phase != MM_CLIENT_MODEL_READY &&
 	       c->model_phase != MM_CLIENT_MODEL_REFUSED) {
 		if (c->model_phase != phase)
-			deadline_ns = mm_deadline_ns(timeout_ns);
+			patience = mm_patience_of(timeout_ns);
 		phase = c->model_phase;
-		r = mm_link_wait(c, deadline_ns);
+		r = mm_link_wait_for_mmd(c, &patience);
 	}
 	if (!r && c->model_phase == MM_CLIENT_MODEL_REFUSED)
 		r = -ECANCELED;
@@ -393,11 +393,10 @@ int mm_model_load(struct mm_client *client, const char *dir, const struct mm_mod
 
 /* ---- lookup ---- */
 
-void mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
+int mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
 {
 	const struct mm_directory *dir = &model->dir;
-
-	*ret_info = (struct mm_model_info){
+	struct mm_model_info info = {
 		.n_layers = dir->n_groups - 1,
 		.n_tensors = dir->n_tensors,
 		.resident_bytes = dir->groups[0].bytes,
@@ -405,30 +404,38 @@ void mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
 		.store_bytes = dir->store_bytes,
 		.load_flags = model->load_flags,
 	};
+
+	if (mm_size_check(model->client, ret_info, MM_V1_MODEL_INFO))
+		return -EINVAL;
 	for (uint32_t g = 1; g < dir->n_groups; g++)
-		ret_info->layer_bytes = MM_MAX(ret_info->layer_bytes, dir->groups[g].bytes);
+		info.layer_bytes = MM_MAX(info.layer_bytes, dir->groups[g].bytes);
 	for (uint32_t i = 0; i < dir->n_tensors; i++)
 		if (!(dir->tensors[i].flags & MM_TENSOR_PACK))
-			ret_info->tensor_bytes += dir->tensors[i].bytes;
-	ret_info->waste_bytes =
-		ret_info->device_bytes - MM_MIN(ret_info->tensor_bytes, ret_info->device_bytes);
+			info.tensor_bytes += dir->tensors[i].bytes;
+	info.waste_bytes = info.device_bytes - MM_MIN(info.tensor_bytes, info.device_bytes);
+	mm_sized_write(ret_info, &info, sizeof(info));
+	return 0;
 }
 
 int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_tensor *ret_tensor)
 {
 	const struct mm_dir_tensor *t = mm_directory_find(&model->dir, name);
+	struct mm_tensor tensor;
 
+	if (mm_size_check(model->client, ret_tensor, MM_V1_TENSOR))
+		return -EINVAL;
 	if (!t)
 		return mm_fail(model->client, -ENOENT, "the model has no tensor %s", name);
-	*ret_tensor = (struct mm_tensor){
+	tensor = (struct mm_tensor){
 		.va = model->spans[t->group].va + t->offset,
-		.dtype = (enum mm_dtype)t->dtype,
+		.dtype = t->dtype,
 		.rank = t->rank,
 		.bytes = t->bytes,
 		.layer = (int32_t)t->group - 1,
 		.flags = t->flags,
 	};
-	memcpy(ret_tensor->shape, t->shape, sizeof(ret_tensor->shape));
+	memcpy(tensor.shape, t->shape, sizeof(tensor.shape));
+	mm_sized_write(ret_tensor, &tensor, sizeof(tensor));
 	return 0;
 }
 

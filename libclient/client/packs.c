@@ -41,41 +41,61 @@ static int pack_put_rule(struct mm_client *c, size_t number, const struct mm_pac
 	return r;
 }
 
-static int pack_opts_check(struct mm_client *c, const struct mm_model_opts *opts)
+static int pack_opts_read(struct mm_client *c, const struct mm_model_opts *opts,
+			  struct mm_model_opts *ret_opts)
 {
-	const unsigned char *bytes = (const unsigned char *)opts;
-
-	if (opts->size < sizeof(*opts))
-		return mm_fail(c, -EINVAL, "opts: size is not what this version knows");
-	for (size_t i = sizeof(*opts); i < opts->size; i++)
-		if (bytes[i])
-			return mm_fail(c, -EINVAL, "opts: a field that this version lacks is set");
-	if (opts->n_packs > MM_LOAD_PACKS_MAX)
-		return mm_fail(c, -E2BIG, "%zu packing rules, at most %d can be", opts->n_packs,
+	*ret_opts = (struct mm_model_opts){ 0 };
+	if (!opts)
+		return 0;
+	if (mm_sized_read(opts, MM_V1_MODEL_OPTS, ret_opts, sizeof(*ret_opts)))
+		return mm_fail(c, -EINVAL, "opts: " MM_SIZE_TEXT);
+	if (ret_opts->n_packs > MM_LOAD_PACKS_MAX)
+		return mm_fail(c, -E2BIG, "%zu packing rules, at most %d can be", ret_opts->n_packs,
 			       MM_LOAD_PACKS_MAX);
+	if (ret_opts->n_packs && !ret_opts->packs)
+		return mm_fail(c, -EINVAL, "opts: n_packs without packs");
+	if (ret_opts->n_packs &&
+	    (ret_opts->pack_size < MM_V1_PACK || ret_opts->pack_size > MM_SIZED_MAX))
+		return mm_fail(c, -EINVAL, "opts: pack_size is not the sizeof of a packing rule");
 	return 0;
+}
+
+/* Rules lie one pack_size behind the other, in the length of the caller's version. */
+static int pack_read(struct mm_client *c, const struct mm_model_opts *opts, size_t i,
+		     struct mm_load_pack *ret_rule)
+{
+	const char *theirs = (const char *)opts->packs + i * opts->pack_size;
+	struct mm_pack pack;
+
+	if (mm_sized_copy_in(theirs, opts->pack_size, &pack, sizeof(pack)))
+		return mm_fail(c, -EINVAL,
+			       "packing rule %zu: a field is set that this library does "
+			       "not know",
+			       i);
+	return pack_put_rule(c, i, &pack, ret_rule);
 }
 
 int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 		  struct mm_load_pack **ret_rules, size_t *ret_count)
 {
 	mm_cleanup(mm_free_ptr) struct mm_load_pack *rules = NULL;
-	int r = opts ? pack_opts_check(client, opts) : 0;
+	struct mm_model_opts copy;
+	int r = pack_opts_read(client, opts, &copy);
 
 	*ret_rules = NULL;
 	*ret_count = 0;
-	if (r || !opts || !opts->n_packs)
+	if (r || !copy.n_packs)
 		return r;
 	if (!mm_fault("packs.copy"))
-		rules = calloc(opts->n_packs, sizeof(*rules));
+		rules = calloc(copy.n_packs, sizeof(*rules));
 	if (!rules)
 		return mm_fail(client, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < opts->n_packs && !r; i++)
-		r = pack_put_rule(client, i, &opts->packs[i], &rules[i]);
+	for (size_t i = 0; i < copy.n_packs && !r; i++)
+		r = pack_read(client, &copy, i, &rules[i]);
 	if (r)
 		return r;
 	*ret_rules = rules;
-	*ret_count = opts->n_packs;
+	*ret_count = copy.n_packs;
 	rules = NULL;
 	return 0;
 }

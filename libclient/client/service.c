@@ -22,9 +22,10 @@
 
 static bool batch_is_valid(const struct mm_fd_batch *batch, size_t len)
 {
-	return len == sizeof(*batch) && batch->magic == MM_ABI_MAGIC && batch->count &&
-	       batch->count <= MM_FD_BATCH_MAX && !batch->reserved && batch->kind >= MM_FD_PAGES &&
-	       batch->kind <= MM_FD_LOAD && (batch->kind == MM_FD_PAGES || batch->count == 1);
+	return len == sizeof(*batch) && batch->magic == MM_ABI_MAGIC && batch->seq &&
+	       batch->count && batch->count <= MM_FD_BATCH_MAX && !batch->reserved &&
+	       batch->kind >= MM_FD_PAGES && batch->kind <= MM_FD_LOAD &&
+	       (batch->kind == MM_FD_PAGES || batch->count == 1);
 }
 
 static int pages_import(struct mm_client *c, const struct mm_fd_batch *batch, int *fds)
@@ -111,6 +112,52 @@ static bool message_is_end(struct mm_client *c, const void *message, size_t len,
 	return true;
 }
 
+/*
+ * Whether @message is this session's welcome again: an mmd that does not know whether it was sent
+ * may repeat it.
+ */
+static bool message_is_welcome(const struct mm_client *c, const void *message, size_t len)
+{
+	struct mm_welcome w = { 0 };
+
+	if (len < MM_WELCOME_BYTES_MIN)
+		return false;
+	memcpy(&w, message, MM_MIN(len, sizeof(w)));
+	return w.magic == MM_ABI_MAGIC && w.abi_major == MM_ABI_MAJOR && w.size_bytes == len &&
+	       !w.result && memcmp(w.session, c->welcome.session, sizeof(w.session)) == 0;
+}
+
+static void message_close_fds(int *fds, size_t n_fds)
+{
+	for (size_t i = 0; i < n_fds; i++)
+		mm_close_fd(&fds[i]);
+}
+
+static int batch_ack_again(struct mm_client *c, const struct mm_fd_batch *batch,
+			   const char **ret_text)
+{
+	const struct mm_msg again = { .opcode = MM_OP_FDS_ACK, .arg = { batch->seq } };
+
+	*ret_text = "mmd takes no requests any more";
+	return mm_link_push(c, &again);
+}
+
+/* Takes in a batch, or, if it was taken in before, only acknowledges it again. */
+static int service_on_batch(struct mm_client *c, const struct mm_fd_batch *batch, int *fds,
+			    const char **ret_text)
+{
+	int r;
+
+	if (batch->seq <= c->batches) {
+		message_close_fds(fds, batch->count);
+		return batch_ack_again(c, batch, ret_text);
+	}
+	r = batch_take(c, batch, fds);
+	if (!r)
+		c->batches = batch->seq;
+	return batch_ack(c, batch, r, ret_text);
+}
+
 static int service_on_message(struct mm_client *c, const struct mm_fd_batch *batch, size_t len,
 			      int *fds, size_t n_fds, const char **ret_text)
 {
@@ -118,32 +165,51 @@ static int service_on_message(struct mm_client *c, const struct mm_fd_batch *bat
 		return 0; /* a doorbell */
 	if (!n_fds && message_is_end(c, batch, len, ret_text))
 		return -ECONNRESET;
+	if (message_is_welcome(c, batch, len)) {
+		message_close_fds(fds, n_fds);
+		return 0;
+	}
 	if (!batch_is_valid(batch, len) || batch->count != n_fds) {
-		for (size_t i = 0; i < n_fds; i++)
-			mm_close_fd(&fds[i]);
+		message_close_fds(fds, n_fds);
 		*ret_text = "mmd sent a malformed message";
 		return -EPROTO;
 	}
-	return batch_ack(c, batch, batch_take(c, batch, fds), ret_text);
+	return service_on_batch(c, batch, fds, ret_text);
+}
+
+/* A message came without some of its fds: this process has too many files open. */
+static int service_on_fds_lost(struct mm_client *c, const struct mm_fd_batch *batch, size_t len,
+			       const char **ret_text)
+{
+	if (message_is_welcome(c, batch, len))
+		return 0;
+	if (!batch_is_valid(batch, len))
+		return -EMFILE;
+	/* The fds of a batch that was taken in before are not needed. */
+	return batch->seq <= c->batches ? batch_ack_again(c, batch, ret_text)
+					: batch_ack(c, batch, -EMFILE, ret_text);
 }
 
 /* Return: -EAGAIN the socket is empty; 0: it may have more; or another error. */
 static int socket_drain(struct mm_client *c, const char **ret_text)
 {
 	for (int i = 0; i < MESSAGES_PER_WAKEUP; i++) {
-		struct mm_fd_batch batch;
+		union {
+			struct mm_fd_batch batch;
+			unsigned char bytes[MM_GREETING_BYTES_MAX];
+		} msg;
 		int fds[MM_FD_BATCH_MAX];
 		size_t n_fds, len = 0;
-		int r = mm_sock_recv(c->sock, &batch, sizeof(batch), fds, MM_FD_BATCH_MAX, &n_fds,
+		int r = mm_sock_recv(c->sock, &msg, sizeof(msg), fds, MM_FD_BATCH_MAX, &n_fds,
 				     &len);
 
 		*ret_text = "mmd closed the connection";
 		if (r == -EAGAIN)
 			return r;
-		if (r == -EMFILE && batch_is_valid(&batch, len))
-			r = batch_ack(c, &batch, r, ret_text);
+		if (r == -EMFILE)
+			r = service_on_fds_lost(c, &msg.batch, len, ret_text);
 		else if (!r)
-			r = service_on_message(c, &batch, len, fds, n_fds, ret_text);
+			r = service_on_message(c, &msg.batch, len, fds, n_fds, ret_text);
 		if (r)
 			return r == -EMSGSIZE ? -EPROTO : r;
 	}

@@ -186,8 +186,9 @@ static void step_open(struct mm_client *c, struct mm_step *step) MM_REQUIRES(mm_
  * Waits until a step may begin: no plan change and no other tenant's turn prevents it. The lock is
  * released meanwhile.
  */
-static int step_wait(struct mm_client *c, uint64_t deadline_ns) MM_REQUIRES(mm_client_lock)
+static int step_wait(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
+	struct mm_patience patience = mm_patience_of(c->timeout_ns);
 	enum mm_steps_may may;
 	bool waited = false;
 	int r = 0;
@@ -195,7 +196,7 @@ static int step_wait(struct mm_client *c, uint64_t deadline_ns) MM_REQUIRES(mm_c
 	while (!r && (may = mm_steps_may_begin(&c->steps, gates_are_aborted(c))) != MM_STEPS_MAY) {
 		waited |= mm_steps_lacks_turn(&c->steps);
 		r = may == MM_STEPS_MUST_REQUEST_TURN ? mm_turn_request(c)
-						      : mm_link_wait(c, deadline_ns);
+						      : mm_link_wait_for_mmd(c, &patience);
 	}
 	if (!r && waited)
 		mm_turn_event_drop(c);
@@ -204,7 +205,6 @@ static int step_wait(struct mm_client *c, uint64_t deadline_ns) MM_REQUIRES(mm_c
 
 int mm_step_begin(struct mm_client *client)
 {
-	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
 	struct mm_step *step = NULL;
 	int r = mm_enter(client);
 
@@ -212,7 +212,7 @@ int mm_step_begin(struct mm_client *client)
 		return r;
 	mm_client_lock_take(&client->lock);
 	/* With a step open it could wait for ever: a plan change waits for that step. */
-	r = step_own(client) ? -EBUSY : step_wait(client, deadline_ns);
+	r = step_own(client) ? -EBUSY : step_wait(client);
 	if (!r)
 		step = step_get(client);
 	if (step)
@@ -351,18 +351,20 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 	if (e.aborted && !abandon)
 		return mm_fail(c, -ECANCELED, "the gates were aborted: repeat the step");
 	if (ret_info)
-		*ret_info = info;
+		mm_sized_write(ret_info, &info, sizeof(info));
 	return 0;
 }
 
-int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step_info *ret_info)
+int mm_step_end(struct mm_client *client, void *stream, struct mm_step_info *ret_info)
 {
 	int r = process_check(client);
 
+	if (!r && ret_info)
+		r = mm_size_check(client, ret_info, MM_V1_STEP_INFO);
 	return r ? r : step_close(client, stream, false, ret_info);
 }
 
-int mm_step_abandon(struct mm_client *client, CUstream stream)
+int mm_step_abandon(struct mm_client *client, void *stream)
 {
 	int r = process_check(client);
 
@@ -381,7 +383,7 @@ static int stream_join(struct mm_client *c, struct mm_step *step, CUstream strea
 	return 0;
 }
 
-int mm_step_join(struct mm_client *client, CUstream stream)
+int mm_step_join(struct mm_client *client, void *stream)
 {
 	struct mm_step *step;
 	int r = mm_step_mine(client, &step);
@@ -503,7 +505,7 @@ static int layer_begin_check(struct mm_client *c, const struct mm_step *step, ui
 	return 0;
 }
 
-int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
+int mm_layer_begin(struct mm_model *model, uint32_t layer, void *stream)
 {
 	struct mm_client *c = model->client;
 	struct mm_step *step;
@@ -527,7 +529,7 @@ int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
 	return 0;
 }
 
-int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream)
+int mm_layer_end(struct mm_model *model, uint32_t layer, void *stream)
 {
 	struct mm_client *c = model->client;
 	struct mm_begun *begun;

@@ -253,19 +253,24 @@ static struct lot *lot_done(struct mm_swap *s) MM_REQUIRES(mm_client_lock)
 int mm_swap_next(struct mm_swap *swap, struct mm_swap_done *ret_done)
 {
 	struct mm_client *c = swap->client;
+	struct mm_swap_done done = { 0 };
 	struct lot *lot;
 	int r = mm_enter(c);
 
 	if (r == -ECHILD)
 		return r;
+	if (mm_size_check(c, ret_done, MM_V1_SWAP_DONE))
+		return -EINVAL;
 	mm_client_lock_take(&c->lock);
 	lot = lot_done(swap);
 	if (lot) {
-		*ret_done = (struct mm_swap_done){ lot->user_data, lot->error };
+		done.user_data = lot->user_data;
+		done.error = lot->error;
 		lot->state = LOT_FREE;
 	}
 	mm_client_lock_give(&c->lock);
-	if (lot)
-		return 0;
-	return r ? r : -EAGAIN;
+	if (!lot)
+		return r ? r : -EAGAIN;
+	mm_sized_write(ret_done, &done, sizeof(done));
+	return 0;
 }

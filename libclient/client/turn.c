@@ -64,23 +64,25 @@ int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 {
 	struct mm_msg msg = { .opcode = MM_OP_TURN_JOIN };
 	struct mm_steps_out out = { 0 };
+	struct mm_turn_opts copy;
 	int r = mm_enter(client);
 
 	if (r)
 		return r;
-	if (!opts || opts->size != sizeof(*opts) || opts->mode >= MM_TURN_MODES ||
-	    opts->priority > MM_TURN_PRIORITY_MAX)
-		return mm_fail(client, -EINVAL, "turns: unknown size or mode, or priority above %d",
+	if (mm_sized_read(opts, MM_V1_TURN_OPTS, &copy, sizeof(copy)))
+		return mm_fail(client, -EINVAL, "turns: " MM_SIZE_TEXT);
+	if (copy.mode >= MM_TURN_MODES || copy.priority > MM_TURN_PRIORITY_MAX)
+		return mm_fail(client, -EINVAL, "turns: unknown mode, or priority above %d",
 			       MM_TURN_PRIORITY_MAX);
-	msg.arg[0] = opts->mode;
-	msg.arg[1] = opts->quantum_ns;
-	msg.arg[2] = opts->priority;
+	msg.arg[0] = copy.mode;
+	msg.arg[1] = copy.quantum_ns;
+	msg.arg[2] = copy.priority;
 	r = mm_link_call(client, &msg);
 	if (r || msg.result)
 		return mm_fail(client, r ? r : msg.result, "mmd did not take us into its turns");
 	mm_client_lock_take(&client->lock);
-	mm_steps_join_turns(&client->steps, opts->mode, &out);
-	client->turn_event_due &= opts->mode != MM_TURN_NONE;
+	mm_steps_join_turns(&client->steps, (enum mm_turn_mode)copy.mode, &out);
+	client->turn_event_due &= copy.mode != MM_TURN_NONE;
 	mm_step_unlock(client, &out);
 	return 0;
 }

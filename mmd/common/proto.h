@@ -42,6 +42,14 @@
 #define MM_STAGE_BUFFERS_MAX     64
 #define MM_STAGE_BUFFERS_DEFAULT 4
 
+enum mm_driver_kind { MM_DRIVER_SOFTWARE, MM_DRIVER_CUDA };
+
+/* The driver's name, for operators and tenants. */
+static inline const char *mm_driver_name(uint64_t kind)
+{
+	return kind == MM_DRIVER_CUDA ? "cuda" : "software";
+}
+
 /* ---- keeper <-> core ---- */
 
 enum mm_kop {

@@ -238,6 +238,14 @@ uint32_t mm_core_slot_page(const struct mm_core *c, uint32_t tenant, uint32_t sl
 	return t->slot_page[slot][i];
 }
 
+uint64_t mm_core_features(const struct mm_core *c)
+{
+	const struct mm_policy_ops *policy = mm_policy_get(c->opts.policy);
+
+	return (policy->kv_static ? MM_FEAT_KV_FIXED : 0) |
+	       (policy->kv_swaps ? MM_FEAT_KV_SWAP : 0);
+}
+
 enum mm_page_state mm_core_page(const struct mm_core *c, uint32_t page, uint32_t *ret_tenant)
 {
 	const struct mm_page *p;

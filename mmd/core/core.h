@@ -51,6 +51,17 @@
 
 struct mm_core;
 
+/* How memory is lent: the choices of --policy. */
+enum mm_policy {
+	MM_POLICY_RECOMPUTE,
+	MM_POLICY_ELASTIC,
+	MM_POLICY_REMAP,
+	MM_POLICY_SWAP,
+	MM_POLICY_NAIVE,         /* Mirage's Algorithm 1 as published, for comparison */
+	MM_POLICY_NAIVE_BOUNDED, /* the same with its bound on the layers that are away */
+	MM_POLICY_COUNT
+};
+
 /* Measures against a tenant that does not give back in time what it must. */
 enum mm_on_timeout { MM_ON_TIMEOUT_KILL, MM_ON_TIMEOUT_QUARANTINE, MM_ON_TIMEOUTS };
 
@@ -430,6 +441,8 @@ const struct mm_core_plan *mm_core_plan(const struct mm_core *core, uint32_t ten
 enum mm_plan_phase mm_core_plan_phase(const struct mm_core *core, uint32_t tenant);
 /* Returns page @i of a slot's n_pages; MM_NO_PAGE: none. */
 uint32_t mm_core_slot_page(const struct mm_core *core, uint32_t tenant, uint32_t slot, uint32_t i);
+/* Returns the features that follow from the policy: MM_FEAT_KV_*. */
+uint64_t mm_core_features(const struct mm_core *core);
 /* Returns a page's state. *ret_tenant: its owner's id, or MM_NO_OWNER; may be NULL. */
 enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint32_t *ret_tenant);
 

@@ -50,7 +50,8 @@ static int hello_check_size(const void *bytes, size_t n_bytes, const struct mm_h
 	if (h->size_bytes != n_bytes)
 		return check_refuse(reason, -EINVAL, "hello: size_bytes is %u but %zu bytes came",
 				    h->size_bytes, n_bytes);
-	if (!bytes_all_zero((const unsigned char *)bytes + sizeof(*h), n_bytes - sizeof(*h)))
+	if (n_bytes > sizeof(*h) &&
+	    !bytes_all_zero((const unsigned char *)bytes + sizeof(*h), n_bytes - sizeof(*h)))
 		return check_refuse(
 			reason, -EINVAL,
 			"hello: fields beyond byte %zu are not known to this mmd; they must be 0",
@@ -60,14 +61,14 @@ static int hello_check_size(const void *bytes, size_t n_bytes, const struct mm_h
 
 int mm_hello_check(const void *bytes, size_t n_bytes, struct mm_hello *ret_hello, char *ret_reason)
 {
-	struct mm_hello h;
+	struct mm_hello h = { 0 };
 	uint64_t unknown;
 	int r;
 
-	if (n_bytes < sizeof(h))
-		return check_refuse(ret_reason, -EPROTO, "hello: %zu bytes, want at least %zu",
-				    n_bytes, sizeof(h));
-	memcpy(&h, bytes, sizeof(h));
+	if (n_bytes < MM_HELLO_BYTES_MIN)
+		return check_refuse(ret_reason, -EPROTO, "hello: %zu bytes, want at least %d",
+				    n_bytes, MM_HELLO_BYTES_MIN);
+	memcpy(&h, bytes, MM_MIN(n_bytes, sizeof(h)));
 	if (h.magic != MM_ABI_MAGIC)
 		return check_refuse(ret_reason, -EPROTO,
 				    "hello: magic %#x, want %#x: not an mmd client", h.magic,

@@ -12,13 +12,12 @@
 
 #include "mm/abi.h"
 
-#define MM_HELLO_BYTES_MAX 4096 /* of a hello of a later version */
-
 /**
  * mm_hello_check() - the first message of a connection
  * @bytes:      as received
- * @n_bytes:    at most MM_HELLO_BYTES_MAX
- * @ret_hello:  the part that this version knows; written only on success
+ * @n_bytes:    at most MM_GREETING_BYTES_MAX
+ * @ret_hello:  the part that this version knows, 0 where the message ends before; written only on
+ *              success
  * @ret_reason: MM_REASON_BYTES of room; written only on failure
  *
  * Return: 0; -EPROTO another protocol or ABI version; -ENOTSUP it requires a feature that this mmd

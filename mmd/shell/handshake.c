@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -65,10 +66,12 @@ static void welcome_fill(const struct mm_session *s, struct mm_welcome *w)
 		.magic = MM_ABI_MAGIC,
 		.abi_major = MM_ABI_MAJOR,
 		.abi_minor = MM_ABI_MINOR,
+		.size_bytes = sizeof(*w),
 		.n_devices = s->shell->n_pools,
-		.driver_kind = any->driver_kind,
-		.policy = (uint32_t)s->shell->config->policy,
 	};
+	snprintf(w->driver, sizeof(w->driver), "%s", mm_driver_name(any->driver_kind));
+	snprintf(w->policy, sizeof(w->policy), "%s",
+		 mm_policy_name((enum mm_policy)s->shell->config->policy));
 	if (!s->pool)
 		return;
 	w->page_bytes = s->pool->worker.device.page_bytes;
@@ -136,6 +139,8 @@ static void session_init_rings(struct mm_session *s)
 	struct mm_tenant_region *theirs = s->tenant_region.base;
 	struct mm_mmd_region *ours = s->mmd_region.base;
 
+	ours->state.generation = 1;
+	mm_session_beat(s, mm_now_ns());
 	mm_ring_init(&s->requests, theirs->sq, MM_SQ_SLOTS, &ours->sq_head, &theirs->sq_tail);
 	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
 	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->pool->worker.page_fd,
@@ -153,6 +158,7 @@ static int welcome_send(struct mm_session *s)
 	welcome_fill(s, &w);
 	w.tenant_id = s->tenant;
 	w.features = s->features;
+	memcpy(w.session, s->token, sizeof(w.session));
 	r = mm_sock_send(s->fd, &w, sizeof(w), fds, MM_ARRAY_SIZE(fds));
 	/* Our mappings stay valid; these two fds would only count against our limit. */
 	mm_close_fd(&s->tenant_region.fd);
@@ -160,10 +166,18 @@ static int welcome_send(struct mm_session *s)
 	return r;
 }
 
+/* The features that mmd answers to a tenant that offers all that there are. */
+static uint64_t features_answered(const struct mm_session *s)
+{
+	return MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_RESUME |
+	       mm_core_features(s->pool->core);
+}
+
 static int session_join(struct mm_session *s, const struct mm_hello *hello)
 {
 	struct mm_core_join how = { .account = s->account,
-				    .features = hello->features & MM_FEAT_KNOWN };
+				    .features = (hello->features | hello->features_required) &
+						features_answered(s) };
 
 	if (mm_core_on_join(s->pool->core, mm_now_ns(), &how, &s->tenant) != 0)
 		return -EUSERS;
@@ -218,6 +232,20 @@ static int hello_refuse_device(struct mm_session *s, const struct mm_hello *hell
 }
 
 /* Return: 0; negative errno: the hello was refused. */
+static int hello_check_required(struct mm_session *s, const struct mm_hello *hello)
+{
+	uint64_t missing = hello->features_required & ~features_answered(s);
+	char reason[MM_REASON_BYTES];
+
+	if (!missing)
+		return 0;
+	snprintf(reason, sizeof(reason),
+		 "required features %#" PRIx64 " are not in use: this mmd runs with --policy %s",
+		 missing, mm_policy_name((enum mm_policy)s->shell->config->policy));
+	return hello_refuse(s, -ENOTSUP, reason);
+}
+
+/* Return: 0; negative errno: the hello was refused. */
 static int session_account_check(struct mm_session *s)
 {
 	char reason[MM_REASON_BYTES];
@@ -239,10 +267,14 @@ static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 	if (s->pool->down)
 		return hello_refuse(s, -ENODEV,
 				    "the device is down: its xfer keeps failing; see mmd's log");
-	r = session_account_check(s);
+	r = hello_check_required(s, hello);
+	if (r == 0)
+		r = session_account_check(s);
 	if (r < 0)
 		return r;
 	r = regions_create(s);
+	if (r == 0 && getrandom(s->token, sizeof(s->token), 0) != sizeof(s->token))
+		r = -EIO;
 	if (r < 0)
 		return hello_refuse(s, r,
 				    "mmd is out of memory or file descriptors; try again later");
@@ -258,7 +290,7 @@ static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 
 int mm_handshake(struct mm_session *s)
 {
-	unsigned char bytes[MM_HELLO_BYTES_MAX];
+	unsigned char bytes[MM_GREETING_BYTES_MAX];
 	char reason[MM_REASON_BYTES];
 	struct mm_hello hello;
 	size_t len;

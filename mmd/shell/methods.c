@@ -132,7 +132,7 @@ static json_t *device_json(const struct mm_pool *pool)
 
 	mm_json_put_u64(device, "ordinal", pool->ordinal);
 	mm_json_put_text(device, "name", d->name);
-	mm_json_put_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
+	mm_json_put_text(device, "driver", mm_driver_name(d->driver_kind));
 	methods_put_hex(device, "uuid", d->uuid, sizeof(d->uuid));
 	if (*pool->shell->config->device_uuid[pool->index])
 		mm_json_put_text(device, "named", pool->shell->config->device_uuid[pool->index]);

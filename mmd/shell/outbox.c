@@ -254,8 +254,13 @@ int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns)
 
 int mm_outbox_ack(struct mm_outbox *box, uint64_t seq, int result, uint64_t now_ns)
 {
-	if (!box->unacked || seq != box->batch.seq || (result != 0 && result != -EMFILE))
+	if (!seq || (result != 0 && result != -EMFILE))
 		return MM_E_PROTOCOL;
+	if (seq <= box->acked)
+		return 0; /* a tenant may say it twice */
+	if (!box->unacked || seq != box->batch.seq)
+		return MM_E_PROTOCOL;
+	box->acked = seq;
 	if (result == 0) {
 		batch_end(box);
 		return 0;

@@ -53,8 +53,9 @@ struct mm_outbox {
 	struct mm_fd_batch batch; /* the batch under way; it has batch.count fds */
 	int single_fd;            /* the fd of a batch that has no pages; -1 = none */
 	uint64_t seq;
-	bool unacked; /* sent, not acknowledged yet */
-	bool again;   /* the batch must be sent (again) */
+	uint64_t acked; /* number of the last batch that was answered; an answer may come again */
+	bool unacked;   /* sent, not acknowledged yet */
+	bool again;     /* the batch must be sent (again) */
 	uint32_t resends;
 	bool want_write;   /* the socket was full */
 	bool bell;         /* the ring has new events: ring the doorbell */

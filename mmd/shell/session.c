@@ -255,6 +255,13 @@ static void session_drain_and_end(struct mm_session *s, const char *reason)
 	mm_session_end(s, reason);
 }
 
+void mm_session_beat(struct mm_session *s, uint64_t now_ns)
+{
+	struct mm_mmd_region *ours = s->mmd_region.base;
+
+	__atomic_store_n(&ours->state.beat_ns, now_ns, __ATOMIC_RELAXED);
+}
+
 static void doorbells_take(struct mm_session *s)
 {
 	char byte;
@@ -459,6 +466,8 @@ bool mm_sessions_service(struct mm_shell *shell, uint64_t now_ns)
 	MM_FOREACH_SESSION(shell, s) {
 		if (s->state == MM_SESSION_HELLO && now_ns >= s->hello_by_ns)
 			mm_session_end(s, "no hello came");
+		if (s->busy)
+			mm_session_beat(s, now_ns);
 		if (s->busy)
 			requests_handle(s, s->stopped_check_due ? MM_SQ_SLOTS
 								: REQUESTS_PER_ITERATION);

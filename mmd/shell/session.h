@@ -56,6 +56,7 @@ struct mm_session {
 	uint64_t account; /* the account that is charged (quota.h); valid from OPEN */
 	char name[MM_NAME_BYTES];
 	uint64_t features;
+	uint8_t token[MM_SESSION_BYTES]; /* as in its welcome */
 	uint64_t hello_by_ns;
 	/*
 		 * The time until which it must load a model or declare KV memory; UINT64_MAX: no
@@ -94,6 +95,9 @@ void mm_sessions_done(struct mm_shell *shell);
  * fds and was not received.
  */
 int mm_session_recv(const struct mm_session *session, void *buf, size_t cap, size_t *ret_len);
+
+/* Shows the tenant that core serves it. */
+void mm_session_beat(struct mm_session *session, uint64_t now_ns);
 
 /* Makes a session of an accepted connection, which is taken over. */
 void mm_session_accept(struct mm_shell *shell, int fd);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tenant that lies, floods or falls silent hurts itself at most."""
 
+import errno
 import mmap
 import os
 import random
@@ -13,6 +14,7 @@ import pytest
 import abi
 import wire
 from isolated import alone, isolated
+from kvclient import KvClient
 from programs import count, wait_until
 from tenant import make_requests, plain_tokens
 from wire import Raw, Refused, hello
@@ -92,6 +94,8 @@ BAD_REQUESTS = {
     "want before declare": {"opcode": abi.MM_OP_KV_WANT, "arg": (1,)},
     "release of nothing": {"opcode": abi.MM_OP_KV_RELEASE, "arg": (0,)},
     "ack of nothing": {"opcode": abi.MM_OP_FDS_ACK, "arg": (77,)},
+    "ack of the batch to come": {"opcode": abi.MM_OP_FDS_ACK, "arg": (1,)},
+    "ack of batch 0": {"opcode": abi.MM_OP_FDS_ACK},
     "parked unasked": {"opcode": abi.MM_OP_PARKED, "epoch": 5},
     "committed unasked": {"opcode": abi.MM_OP_COMMITTED, "epoch": 5},
     "no pages in a chunk": {"opcode": abi.MM_OP_KV_DECLARE, "arg": (0, 1, 1, 0)},
@@ -164,6 +168,45 @@ def test_mmd_region_is_read_only(d):
         for fd in client.fds:
             with pytest.raises(OSError):
                 os.ftruncate(fd, 0)
+
+
+def scribble_over_mmds(d, seed):
+    """A process of mmd's own user opens mmd's region again, and it lies to itself alone."""
+    rng = random.Random(seed)
+    client = Raw(d).greet()
+    fd = os.open(f"/proc/self/fd/{client.fds[1]}", os.O_RDWR)
+    with mmap.mmap(fd, abi.mm_mmd_region.size) as region:
+        for _ in range(100):
+            at = rng.randrange(len(region) - 64)
+            region[at:at + 64] = rng.randbytes(64)
+            client.push(abi.MM_OP_NOP)
+        for name in ("sq_head", "cq_tail", "state"):
+            at = abi.mm_mmd_region.offset[name]
+            region[at:at + 16] = b"\xff" * 16
+        client.push(abi.MM_OP_TURN_JOIN, (abi.MM_TURN_QUANTUM, 0, 0))
+    os.close(fd)
+
+
+@isolated()
+def test_mmd_region_is_believed_by_nobody(d, rng):
+    for _ in range(count(10, 3)):
+        alone(scribble_over_mmds, d, rng.random())
+        d.check_accounts()
+
+
+@isolated()
+def test_acknowledgements_again(d):
+    """Those of batches that were answered have no effect; one of a batch to come ends the connection."""
+    with KvClient(d, 1 << 14) as client:
+        client.want(3)
+        wait_until(lambda: client.look() and len(client.chunks) == 3, 30, "three chunks")
+        for _ in range(100):
+            client.push(abi.MM_OP_FDS_ACK, (1,))
+        client.push(abi.MM_OP_FDS_ACK, (1,), result=-errno.EMFILE)
+        client.want(4)
+        wait_until(lambda: client.look() and len(client.chunks) == 4, 30, "a fourth chunk")
+        client.push(abi.MM_OP_FDS_ACK, (1000,))
+        assert client.ended()
 
 
 @isolated()

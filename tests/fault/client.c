@@ -136,6 +136,8 @@ static void play_mmd(int report, int stop)
 
 	peer_environment();
 	p = peer_start();
+	/* The client connects again after a connection that ended too early. */
+	__atomic_store_n(&p->again, true, __ATOMIC_RELEASE);
 	__atomic_store_n(&p->on_request, on_request, __ATOMIC_RELEASE);
 	dprintf(report, "%s %s %s", p->path, p->model_dir, getenv("MM_SOFTGPU_DIR"));
 	close(report);

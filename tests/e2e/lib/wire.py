@@ -103,7 +103,8 @@ class Raw:
         reply, self.fds, _, _ = socket.recv_fds(self.socket, 4096, 8)
         if not reply:
             raise ConnectionResetError("closed without a welcome")
-        self.welcome = abi.mm_welcome.unpack(reply)
+        self.welcome = abi.mm_welcome.unpack(reply[:abi.mm_welcome.size])
+        assert self.welcome["size_bytes"] == len(reply)
         if self.welcome["result"]:
             raise Refused(self.welcome["result"], self.welcome["reason"].split(b"\0")[0].decode())
         assert len(self.fds) == 3

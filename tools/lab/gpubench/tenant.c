@@ -55,7 +55,7 @@ int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
 				       .name = NAME,
 				       .gpu = gpu,
 				       .device = (int)dev->bench->opts.device };
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 	int r;
 
 	t->dev = dev;
@@ -150,7 +150,7 @@ int mm_gpu_tenant_load(struct mm_gpu_tenant *t)
 {
 	struct mm_gpu_bench *b = t->dev->bench;
 	const struct mm_arch arch = arch_of(&b->sizes.cycling);
-	struct mm_model_info info;
+	struct mm_model_info info = { .size = sizeof(info) };
 	char dir[PATH_MAX];
 	int r = mm_gpu_model(b, &b->sizes.cycling, "cycling", dir);
 

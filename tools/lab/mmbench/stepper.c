@@ -176,7 +176,7 @@ int mm_stepper_open(struct mm_stepper *s, const struct mm_stepper_opts *o, char 
 static int stepper_compute(struct mm_stepper *s, CUevent end)
 {
 	const struct mm_memory_ops *ops = s->memory.ops;
-	struct mm_step_info info;
+	struct mm_step_info info = { .size = sizeof(info) };
 	int r = ops->step_begin(&s->memory);
 
 	if (r)

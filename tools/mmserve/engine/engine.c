@@ -104,7 +104,10 @@ static int kvman_is_marked(void *context)
 static void kvman_report_load(void *context, const struct mm_kvman_load *load)
 {
 	const struct mm_engine *e = context;
-	const struct mm_load_hint hint = { load->chunks_used, load->waiting, load->running };
+	const struct mm_load_hint hint = { .size = sizeof(hint),
+					   .kv_chunks_used = load->chunks_used,
+					   .waiting = load->waiting,
+					   .running = load->running };
 
 	e->memory->ops->hint(e->memory, &hint);
 }
@@ -321,7 +324,7 @@ static int requests_admit(struct mm_engine *e, uint64_t now)
 
 static int engine_handle_events(struct mm_engine *e, uint64_t now)
 {
-	struct mm_event event;
+	struct mm_event event = { .size = sizeof(event) };
 	int r = 0;
 
 	while (!r && !e->memory->ops->next_event(e->memory, &event)) {
@@ -494,7 +497,7 @@ static void count_step(struct mm_engine *e, const struct mm_sched_plan *plan,
 
 static int engine_step(struct mm_engine *e, const struct mm_sched_plan *plan)
 {
-	struct mm_step_info info = { 0 };
+	struct mm_step_info info = { .size = sizeof(info) };
 	const uint64_t begin = now_ns();
 	double begin_s, end_s;
 	CUresult res;

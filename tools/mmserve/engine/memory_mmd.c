@@ -153,7 +153,7 @@ static int mmd_memory_turn_yield(struct mm_memory *m)
 static uint64_t mmd_memory_plan_held_ns(struct mm_memory *m)
 {
 	const struct mmd_memory *s = m->state;
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 
 	return mm_client_info(s->client, &info) ? 0 : info.plan_held_ns;
 }
@@ -268,7 +268,7 @@ static int mmd_memory_model_load(struct mm_memory *m, const char *dir,
 				 const struct mm_model_opts *opts, char *err)
 {
 	struct mmd_memory *s = m->state;
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 	int r = mm_model_load(s->client, dir, opts, &s->model);
 
 	if (!r)
@@ -282,10 +282,11 @@ static int mmd_memory_model_load(struct mm_memory *m, const char *dir,
 	}
 	m->gpu = mm_client_gpu(s->client);
 	m->page_bytes = info.page_bytes;
+	m->model.size = sizeof(m->model);
 	mm_model_info(s->model, &m->model);
 	m->kv_pages_max = MM_MIN(kv_pages_most(&info, &m->model), MM_MAP_ENTRIES - MM_MAP_KV_BASE);
-	m->swaps = info.policy == MM_POLICY_SWAP || info.policy == MM_POLICY_REMAP;
-	m->fixed = info.policy == MM_POLICY_SWAP || info.policy == MM_POLICY_RECOMPUTE;
+	m->swaps = info.features & MM_FEAT_KV_SWAP;
+	m->fixed = info.features & MM_FEAT_KV_FIXED;
 	return 0;
 }
 

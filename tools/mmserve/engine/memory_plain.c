@@ -120,7 +120,7 @@ static int plain_step_end(struct mm_memory *m, CUstream stream, struct mm_step_i
 	struct plain_memory *p = m->state;
 	const CUresult r = m->gpu->cuStreamSynchronize(stream);
 
-	*ret_info = (struct mm_step_info){ 0 };
+	*ret_info = (struct mm_step_info){ .size = sizeof(*ret_info) };
 	if (r)
 		snprintf(p->error, sizeof(p->error), "the step failed: %s",
 			 mm_gpu_strerror(m->gpu, r));
@@ -129,7 +129,7 @@ static int plain_step_end(struct mm_memory *m, CUstream stream, struct mm_step_i
 
 static int plain_step_abandon(struct mm_memory *m, CUstream stream)
 {
-	struct mm_step_info info;
+	struct mm_step_info info = { .size = sizeof(info) };
 
 	return plain_step_end(m, stream, &info);
 }

@@ -26,7 +26,7 @@ static int tensor_bind(const struct weights_binder *b, enum mm_weight role, uint
 		       struct mm_bound *ret_bound)
 {
 	uint32_t rows, columns;
-	struct mm_tensor t;
+	struct mm_tensor t = { .size = sizeof(t) };
 	const void *store;
 	char name[128];
 	uint64_t bytes;
@@ -38,6 +38,8 @@ static int tensor_bind(const struct weights_binder *b, enum mm_weight role, uint
 	if (t.rank != (rows ? 2u : 1u) || t.shape[t.rank - 1] != columns ||
 	    (rows && t.shape[0] != rows))
 		return model_fail(b, name, "its shape is not the one that config.json makes");
+	if (t.dtype < MM_DTYPE_F32 || t.dtype > MM_DTYPE_BF16)
+		return model_fail(b, name, "there are no kernels for its type of elements");
 	*ret_bound = (struct mm_bound){ .va = t.va, .bytes = t.bytes, .dtype = t.dtype };
 	if (!b->checksums)
 		return 0;

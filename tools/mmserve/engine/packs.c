@@ -21,7 +21,8 @@ static uint32_t n_members(size_t rule)
 void mm_serve_packs_make(const struct mm_arch *arch, struct mm_serve_packs *ret)
 {
 	*ret = (struct mm_serve_packs){ .opts = { .size = sizeof(ret->opts),
-						  .packs = ret->packs } };
+						  .packs = ret->packs,
+						  .pack_size = sizeof(ret->packs[0]) } };
 	for (size_t i = 0; i < MM_PACKS_MAX; i++) {
 		const size_t n = ret->opts.n_packs;
 

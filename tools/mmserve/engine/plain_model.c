@@ -316,7 +316,8 @@ int mm_plain_model_tensor(const struct mm_plain_model *m, const char *name,
 
 	if (!t)
 		return -ENOENT;
-	*ret_tensor = (struct mm_tensor){ .va = (m->groups ? m->groups[t->group] : 0) + t->offset,
+	*ret_tensor = (struct mm_tensor){ .size = sizeof(*ret_tensor),
+					  .va = (m->groups ? m->groups[t->group] : 0) + t->offset,
 					  .dtype = t->dtype,
 					  .rank = t->rank,
 					  .bytes = t->bytes,

@@ -94,7 +94,7 @@ static int wait_one(struct mm_engine *e, struct mm_swap_done *ret_done)
 
 static int suspend_wait(struct swap_run *run)
 {
-	struct mm_swap_done done;
+	struct mm_swap_done done = { .size = sizeof(done) };
 	const int r = wait_one(run->e, &done);
 
 	if (r)

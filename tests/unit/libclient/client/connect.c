@@ -61,14 +61,24 @@ static void has_a_huge_pool(struct peer *p)
 	p->welcome.pool_pages = UINT64_MAX;
 }
 
-static void knows_more_features(struct peer *p)
+static void is_longer_than_it_says(struct peer *p)
 {
-	p->welcome.features |= UINT64_C(1) << 40;
+	p->welcome_bytes += sizeof(p->welcome_tail);
 }
 
 static void has_no_policy(struct peer *p)
 {
-	p->welcome.policy = MM_POLICY_COUNT;
+	p->welcome.policy[0] = 0;
+}
+
+static void has_an_endless_policy(struct peer *p)
+{
+	memset(p->welcome.policy, 'x', sizeof(p->welcome.policy));
+}
+
+static void has_an_unprintable_driver(struct peer *p)
+{
+	strcpy(p->welcome.driver, "cu\x1b[2J");
 }
 
 static void can_shrink_its_region(struct peer *p)
@@ -103,8 +113,10 @@ static void test_refusals(void **state)
 		{ "odd page size", has_odd_pages, -EPROTO, "malformed" },
 		{ "empty pool", has_no_pool, -EPROTO, "malformed" },
 		{ "huge pool", has_a_huge_pool, -EPROTO, "malformed" },
-		{ "unknown feature", knows_more_features, -EPROTO, "malformed" },
-		{ "unknown policy", has_no_policy, -EPROTO, "malformed" },
+		{ "longer than it says", is_longer_than_it_says, -EPROTO, "bytes long" },
+		{ "no policy", has_no_policy, -EPROTO, "malformed" },
+		{ "endless policy", has_an_endless_policy, -EPROTO, "malformed" },
+		{ "unprintable driver", has_an_unprintable_driver, -EPROTO, "malformed" },
 		{ "unsealed region", can_shrink_its_region, -EPROTO, "cannot map" },
 		{ "another device", has_another_device, -ENODEV, "not the one that mmd owns" },
 		{ "silence", says_nothing, -ETIMEDOUT, "did not answer" },
@@ -161,22 +173,31 @@ static void test_opts(void **state)
 	assert_int_equal(mm_client_open(&newer.opts, &client, NULL, 0), -EINVAL);
 }
 
+static void test_version(void **state)
+{
+	(void)state;
+	assert_int_equal(mm_client_abi(), MM_CLIENT_ABI);
+	assert_int_equal(mm_client_abi() >> 16, MM_CLIENT_ABI_MAJOR);
+	assert_string_equal(mm_client_version(), MM_VERSION);
+}
+
 static void test_hello_and_info(void **state)
 {
 	struct peer *p = peer_start();
 	struct mm_client_opts opts = peer_client_opts(p);
 	struct mm_client *client = NULL;
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 
 	(void)state;
-	opts.no_remap = true;
+	opts.flags = MM_CLIENT_NO_REMAP;
 	opts.name = "it's \"a\" long name that goes on and on";
 	p->welcome.features = MM_FEAT_RECLAIM;
 	assert_int_equal(mm_client_open(&opts, &client, NULL, 0), 0);
 	peer_await_connection(p);
 	assert_int_equal(p->hello.magic, MM_ABI_MAGIC);
 	assert_int_equal(p->hello.size_bytes, sizeof(struct mm_hello));
-	assert_true(p->hello.features == (MM_FEAT_RECLAIM | MM_FEAT_REASON));
+	assert_true(p->hello.features == (MM_FEAT_RECLAIM | MM_FEAT_REASON | MM_FEAT_KV_FIXED |
+					  MM_FEAT_KV_SWAP | MM_FEAT_RESUME));
 	assert_string_equal(p->hello.name, "it_s__a__long_name_that_goes_on");
 	assert_int_equal(mm_client_info(client, &info), 0);
 	assert_int_equal(info.tenant_id, 7);
@@ -185,6 +206,62 @@ static void test_hello_and_info(void **state)
 	mm_client_close(client);
 	peer_expect(p, MM_OP_BYE);
 	peer_stop(p);
+}
+
+/* Names, features and lengths that this library does not know are no reason to refuse. */
+static void test_later_daemon(void **state)
+{
+	struct peer *p = peer_start();
+	struct mm_client_opts opts = peer_client_opts(p);
+	struct mm_client *client = NULL;
+	struct mm_client_info info = { .size = sizeof(info) };
+
+	(void)state;
+	strcpy(p->welcome.policy, "clairvoyant");
+	strcpy(p->welcome.driver, "hip"); /* the default driver is opened, and the UUID decides */
+	p->welcome.features |= UINT64_C(1) << 40;
+	p->welcome.reserved[57] = 1;
+	memset(p->welcome_tail, 0xff, sizeof(p->welcome_tail));
+	p->welcome_bytes += sizeof(p->welcome_tail);
+	p->welcome.size_bytes = (uint16_t)p->welcome_bytes;
+	assert_int_equal(mm_client_open(&opts, &client, NULL, 0), 0);
+	assert_int_equal(mm_client_info(client, &info), 0);
+	assert_string_equal(info.policy, "clairvoyant");
+	assert_string_equal(info.driver, "hip");
+	assert_true(info.features == MM_FEAT_KNOWN);
+	mm_client_close(client);
+	peer_expect(p, MM_OP_BYE);
+	peer_stop(p);
+}
+
+/* Regions may be longer than this library knows, not shorter than it needs. */
+static void test_region_sizes(void **state)
+{
+	static const size_t least[3] = { MM_TENANT_REGION_BYTES_MIN, MM_MMD_REGION_BYTES_MIN,
+					 MM_GATE_REGION_BYTES_MIN };
+
+	(void)state;
+	for (size_t i = 0; i < 6; i++) {
+		const size_t known[3] = { sizeof(struct mm_tenant_region),
+					  sizeof(struct mm_mmd_region),
+					  sizeof(struct mm_gate_region) };
+		size_t bytes[3] = { known[0], known[1], known[2] };
+		struct peer *p = peer_start();
+		struct mm_client_opts opts = peer_client_opts(p);
+		struct mm_client *client = NULL;
+		char err[320] = "";
+
+		bytes[i / 2] = i % 2 ? least[i / 2] - 1 : known[i / 2] + 3 * MM_ABI_PAGE_BYTES;
+		peer_regions(p, bytes);
+		assert_int_equal(mm_client_open(&opts, &client, err, sizeof(err)),
+				 i % 2 ? -EPROTO : 0);
+		assert_int_equal(i % 2, strstr(err, "cannot map") != NULL);
+		if (client) {
+			mm_client_close(client);
+			peer_expect(p, MM_OP_BYE);
+		}
+		peer_stop(p);
+	}
 }
 
 static bool is_zero(const uint8_t *bytes, size_t n)
@@ -242,7 +319,10 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_nobody_there),
 		cmocka_unit_test(test_opts),
+		cmocka_unit_test(test_version),
 		cmocka_unit_test(test_hello_and_info),
+		cmocka_unit_test(test_later_daemon),
+		cmocka_unit_test(test_region_sizes),
 		cmocka_unit_test(test_device_is_named),
 		cmocka_unit_test(test_no_such_ordinal),
 	};

@@ -76,6 +76,33 @@ static void test_good(void **state)
 	assert_null(mm_directory_find(&dir, ""));
 }
 
+/*
+ * One store serves tenants of all versions: what a later one adds is passed over. Of a type of
+ * elements that is not known yet nobody here can say how many bytes they need.
+ */
+static void test_later(void **state)
+{
+	mm_cleanup(mm_directory_done) struct mm_directory dir = { 0 };
+	struct store s;
+	const char *why = NULL;
+
+	(void)state;
+	store_fill(&s);
+	s.dir.reserved[0] = s.dir.reserved[6] = UINT64_MAX;
+	s.tensor[1].reserved[2] = 1;
+	s.tensor[2].dtype = MM_DTYPE_BF16 + 1;
+	s.tensor[2].bytes = 8 * 16;
+	s.tensor[2].flags = MM_TENSOR_MEMBER;
+	s.tensor[2].offset = 257;
+	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), 0);
+	assert_int_equal(mm_directory_find(&dir, "c")->dtype, MM_DTYPE_BF16 + 1);
+	mm_directory_done(&dir);
+	dir = (struct mm_directory){ 0 };
+	s.tensor[2].bytes = 1024;
+	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), -EBADMSG);
+	assert_non_null(strstr(why, "outside its group"));
+}
+
 #define AT(field) offsetof(struct store, field), sizeof(((struct store *)0)->field)
 
 static void test_bad(void **state)
@@ -88,7 +115,6 @@ static void test_bad(void **state)
 	} cases[] = {
 		{ "magic", AT(dir.magic), 1, "begin" },
 		{ "version", AT(dir.version), 2, "version" },
-		{ "reserved", AT(dir.reserved[6]), 1, "version" },
 		{ "no groups", AT(dir.n_groups), 0, "groups" },
 		{ "many groups", AT(dir.n_groups), MM_LAYERS_MAX + 2, "groups" },
 		{ "many tensors", AT(dir.n_tensors), MM_TENSORS_MAX + 1, "many" },
@@ -106,9 +132,7 @@ static void test_bad(void **state)
 		{ "name empty", AT(tensor[0].name[0]), 0, "string" },
 		{ "no such group", AT(tensor[0].group), GROUPS, "does not exist" },
 		{ "flags", AT(tensor[1].flags), MM_TENSOR_KNOWN + 1, "does not know" },
-		{ "reserved", AT(tensor[1].reserved[2]), 1, "does not know" },
 		{ "dtype 0", AT(tensor[0].dtype), 0, "dtype" },
-		{ "dtype", AT(tensor[0].dtype), MM_DTYPE_BF16 + 1, "dtype" },
 		{ "rank", AT(tensor[0].rank), 5, "shape" },
 		{ "shape", AT(tensor[0].shape[1]), 17, "shape" },
 		{ "shape wraps", AT(tensor[0].shape[0]), UINT64_C(1) << 63, "shape" },
@@ -162,6 +186,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_later),
 		cmocka_unit_test(test_member),
 		cmocka_unit_test(test_bad),
 	};

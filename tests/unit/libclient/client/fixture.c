@@ -57,6 +57,7 @@ int call_step_begin(struct call *call)
 
 int call_step_end(struct call *call)
 {
+	call->info.size = sizeof(call->info);
 	return mm_step_end(call->f->client, call->f->stream, &call->info);
 }
 
@@ -118,7 +119,7 @@ int fixture_teardown(void **state)
 struct mm_event fixture_event(struct fixture *f, enum mm_event_kind kind)
 {
 	struct pollfd fd = { .fd = mm_client_event_fd(f->client), .events = POLLIN };
-	struct mm_event event = { 0 };
+	struct mm_event event = { .size = sizeof(event) };
 
 	assert_int_equal(poll(&fd, 1, 180000), 1);
 	assert_int_equal(mm_client_next_event(f->client, &event), 0);

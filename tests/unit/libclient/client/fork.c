@@ -26,8 +26,8 @@
 
 static int is_refused(struct fixture *f)
 {
-	struct mm_client_info info;
-	struct mm_event event;
+	struct mm_client_info info = { .size = sizeof(info) };
+	struct mm_event event = { .size = sizeof(event) };
 	struct mm_model *model;
 	struct mm_kv *kv;
 	const struct mm_kv_opts opts = { .size = sizeof(opts), .chunk_bytes = PEER_PAGE_BYTES };
@@ -41,7 +41,8 @@ static int is_refused(struct fixture *f)
 	bad |= mm_client_next_event(f->client, &event) != -ECHILD;
 	bad |= mm_model_load(f->client, "/nowhere", NULL, &model) != -ECHILD;
 	bad |= mm_kv_open(f->client, &opts, &kv) != -ECHILD;
-	mm_client_hint(f->client, &(struct mm_load_hint){ .waiting = 77 });
+	mm_client_hint(f->client, &(struct mm_load_hint){ .size = sizeof(struct mm_load_hint),
+							  .waiting = 77 });
 	return bad;
 }
 
@@ -56,7 +57,7 @@ static void ends_well(pid_t child)
 
 static void parent_goes_on(struct fixture *f)
 {
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 
 	assert_int_equal(mm_client_info(f->client, &info), 0);
 	assert_int_equal(mm_step_begin(f->client), 0);
@@ -147,7 +148,7 @@ static void test_exec(void **state)
 static void *hints_and_infos(void *arg)
 {
 	struct fixture *f = arg;
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 
 	for (int i = 0; i < 2000; i++)
 		if (mm_client_info(f->client, &info))
@@ -167,7 +168,7 @@ static void test_fork_among_threads(void **state)
 		pid_t child = fork();
 
 		if (child == 0) {
-			struct mm_client_info info;
+			struct mm_client_info info = { .size = sizeof(info) };
 
 			_exit(mm_client_info(f->client, &info) != -ECHILD);
 		}

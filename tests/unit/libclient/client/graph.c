@@ -108,7 +108,7 @@ static struct mm_step_info graph_replay(struct graphs *g, bool timed)
 static void test_one_graph_fits_all_plans(void **state)
 {
 	struct fixture *f = *state;
-	struct mm_step_info info;
+	struct mm_step_info info = { .size = sizeof(info) };
 	struct graphs g;
 
 	graph_make(&g, f);
@@ -142,7 +142,7 @@ static void test_who_knows_its_waits_is_a_sample(void **state)
 	struct fixture *f = *state;
 	const struct mm_tenant_stats *stats = &f->peer->tenant->stats;
 	struct call end = { 0 };
-	struct mm_step_info info;
+	struct mm_step_info info = { .size = sizeof(info) };
 	struct graphs g;
 	uint64_t samples;
 

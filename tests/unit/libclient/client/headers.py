@@ -53,6 +53,18 @@ unsigned long long use(struct mm_client *client, CUstream stream, CUdeviceptr va
 }
 """
 
+# A driver's types convert to those of client.h, in both languages and without a cast.
+ALONE = """
+typedef struct CUstream_st *CUstream;
+typedef unsigned long long CUdeviceptr;
+CUdeviceptr use(struct mm_model *model, const struct mm_tensor *tensor, CUstream stream);
+CUdeviceptr use(struct mm_model *model, const struct mm_tensor *tensor, CUstream stream)
+{
+	CUdeviceptr va = tensor->va;
+	return mm_layer_begin(model, 0, stream) ? 0 : va;
+}
+"""
+
 
 class Headers(unittest.TestCase):
     def setUp(self):
@@ -80,8 +92,25 @@ class Headers(unittest.TestCase):
             self.fail("\n" + "\n".join(wrong))
 
     def test_without_a_toolkit(self):
-        self.compile(self.root, [(name,) for name in OTHERS])
+        self.compile(self.root, [(name,) for name in (*OTHERS, "mm/types.h")])
         self.compile(self.root, itertools.permutations(OTHERS))
+
+    def test_client_alone(self):
+        """What an engine includes is plain C11 and C++17, and shows it neither a driver nor the wire. No struct has
+        padding, in which a field that is added could lie without a change of its size."""
+        for language, standard, compiler in (("c", "c11", "cc"), ("c++", "c++17", "c++")):
+            if not shutil.which(compiler):
+                continue
+            done = subprocess.run([compiler, "-x", language, f"-std={standard}", "-pedantic", "-Wall", "-Wextra",
+                                   "-Wconversion", "-Werror", "-E", "-I", INCLUDE, "-"],
+                                  input="#include <mm/client.h>\n", capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for word in ("CUstream", "CUdeviceptr", "mm_hello", "mm_msg", "mm/abi.h", "mm/gpu.h"):
+                self.assertNotIn(word, done.stdout, f"{language}: client.h shows {word}")
+            strict = subprocess.run([compiler, "-x", language, f"-std={standard}", "-pedantic", "-Wall", "-Wextra",
+                                     "-Wconversion", "-Wpadded", "-Werror", "-fsyntax-only", "-I", INCLUDE, "-"],
+                                    input="#include <mm/client.h>\n" + ALONE, capture_output=True, text=True)
+            self.assertEqual(strict.returncode, 0, strict.stderr)
 
     def test_any_order_with_a_fake(self):
         self.compile(self.root, itertools.permutations(CLIENT), USE)

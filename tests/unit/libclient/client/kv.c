@@ -60,7 +60,7 @@ static void wait_for_chunks(struct mm_kv *kv, uint32_t chunks)
 static void no_event(struct fixture *f)
 {
 	struct pollfd fd = { .fd = mm_client_event_fd(f->client), .events = POLLIN };
-	struct mm_event event;
+	struct mm_event event = { .size = sizeof(event) };
 
 	assert_int_equal(poll(&fd, 1, 0), 0);
 	assert_int_equal(mm_client_next_event(f->client, &event), -EAGAIN);
@@ -244,7 +244,7 @@ static void test_reclaim(void **state)
 {
 	struct fixture *f = *state;
 	struct mm_kv *kv = full_arena(f);
-	struct mm_event event;
+	struct mm_event event = { .size = sizeof(event) };
 	uint64_t deadline_ns = 9;
 
 	assert_int_equal(mm_kv_owed(kv, &deadline_ns), 0);
@@ -273,7 +273,7 @@ static void test_looks_late(void **state)
 	struct fixture *f = *state;
 	struct mm_kv *kv = full_arena(f);
 	uint32_t given = 0, chunk = 5;
-	struct mm_event event;
+	struct mm_event event = { .size = sizeof(event) };
 
 	for (uint64_t i = 1; i <= 15; i++) {
 		chunks_reclaim(f, 2, 0, 200 * i);
@@ -316,7 +316,7 @@ static void test_many_events(void **state)
 	struct fixture *f = *state;
 	struct mm_kv *kv = open_arena(f, 3);
 	uint32_t granted = 0, others = 0;
-	struct mm_event event;
+	struct mm_event event = { .size = sizeof(event) };
 
 	for (int i = 0; i < 200; i++) {
 		chunk_grant(f, 0, 0);

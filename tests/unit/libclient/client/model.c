@@ -16,7 +16,7 @@
 
 static CUdeviceptr layer_va(struct fixture *f, uint32_t layer)
 {
-	struct mm_tensor tensor = { 0 };
+	struct mm_tensor tensor = { .size = sizeof(tensor) };
 	char name[32];
 
 	snprintf(name, sizeof(name), "layer.%u", layer);
@@ -42,8 +42,8 @@ static uint64_t tensor_bytes(struct fixture *f)
 static void test_loaded(void **state)
 {
 	struct fixture *f = *state;
-	struct mm_model_info info;
-	struct mm_tensor tensor;
+	struct mm_model_info info = { .size = sizeof(info) };
+	struct mm_tensor tensor = { .size = sizeof(tensor) };
 	struct mm_model *other;
 	uint64_t bytes = 0;
 	const uint8_t *store;
@@ -93,7 +93,7 @@ static void test_compute_weights(void **state)
 	struct fixture *f = *state;
 	const struct mm_tenant_stats *stats = &f->peer->tenant->stats;
 	uint16_t weights[MM_LAYERS_MAX] = { 0 };
-	struct mm_model_info info;
+	struct mm_model_info info = { .size = sizeof(info) };
 
 	mm_model_info(f->model, &info);
 	for (uint32_t i = 0; i < info.n_layers; i++)
@@ -113,7 +113,7 @@ static void test_plan_changes(void **state)
 {
 	struct fixture *f = *state;
 	CUdeviceptr va[PEER_LAYERS];
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 	const uint32_t fresh = 9;
 	size_t free_before, free_after, total;
 
@@ -347,7 +347,8 @@ static void test_packs(void **state)
 		{ "layers.*.ab", members, 2, MM_PACK_OPTIONAL },
 		{ NULL, members, 1, MM_PACK_TRANSPOSE },
 	};
-	static const struct mm_model_opts opts = { sizeof(opts), packs, MM_ARRAY_SIZE(packs) };
+	static const struct mm_model_opts opts = { sizeof(opts), packs, MM_ARRAY_SIZE(packs),
+						   sizeof(packs[0]) };
 	struct fixture *f = *state;
 	struct call load = { .opts = &opts };
 	struct mm_load_pack rule[2];
@@ -395,7 +396,9 @@ static void test_bad_packs(void **state)
 		{ { long_name, good, 2, 0 }, "too long" },
 	};
 	struct fixture *f = *state;
-	struct mm_model_opts opts = { .size = sizeof(opts), .n_packs = 1 };
+	struct mm_model_opts opts = { .size = sizeof(opts),
+				      .n_packs = 1,
+				      .pack_size = sizeof(struct mm_pack) };
 	struct mm_model *model;
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
@@ -405,6 +408,12 @@ static void test_bad_packs(void **state)
 		if (!strstr(mm_client_error(f->client), cases[i].needle))
 			fail_msg("%s", mm_client_error(f->client));
 	}
+	opts.pack_size--;
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &opts, &model), -EINVAL);
+	opts.pack_size++;
+	opts.packs = NULL;
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &opts, &model), -EINVAL);
+	opts.packs = &cases[0].pack;
 	opts.n_packs = MM_LOAD_PACKS_MAX + 1;
 	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &opts, &model), -E2BIG);
 	opts.size--;

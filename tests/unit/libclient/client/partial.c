@@ -132,7 +132,7 @@ static void await_stream_at(struct fixture *f, uint32_t layer)
 static uint8_t layer_byte(struct fixture *f, uint32_t layer)
 {
 	char name[16];
-	struct mm_tensor tensor;
+	struct mm_tensor tensor = { .size = sizeof(tensor) };
 
 	snprintf(name, sizeof(name), "layer.%u", layer);
 	assert_int_equal(mm_model_tensor(f->model, name, &tensor), 0);
@@ -142,7 +142,7 @@ static uint8_t layer_byte(struct fixture *f, uint32_t layer)
 static void test_steps_go_on(void **state)
 {
 	struct fixture *f = *state;
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 	struct call end = { 0 };
 
 	hold_driver(f);

@@ -108,22 +108,24 @@ uint8_t peer_byte(struct peer *peer, uint32_t page)
 
 /* ---- the connection's thread ---- */
 
-static void regions_create(struct peer *p)
+static void regions_create(struct peer *p, const size_t bytes[3])
 {
-	assert_int_equal(mm_region_create(sizeof(struct mm_tenant_region), MM_REGION_SHARED, "t",
-					  &p->tenant_region),
-			 0);
-	assert_int_equal(mm_region_create(sizeof(struct mm_mmd_region), MM_REGION_READONLY, "m",
-					  &p->mmd_region),
-			 0);
-	assert_int_equal(mm_region_create(sizeof(struct mm_gate_region), MM_REGION_SHARED, "g",
-					  &p->gate_region),
-			 0);
+	assert_int_equal(mm_region_create(bytes[0], MM_REGION_SHARED, "t", &p->tenant_region), 0);
+	assert_int_equal(mm_region_create(bytes[1], MM_REGION_READONLY, "m", &p->mmd_region), 0);
+	assert_int_equal(mm_region_create(bytes[2], MM_REGION_SHARED, "g", &p->gate_region), 0);
 	p->tenant = p->tenant_region.base;
 	p->mmd = p->mmd_region.base;
 	p->gates = p->gate_region.base;
 	mm_ring_init(&p->sq, p->tenant->sq, MM_SQ_SLOTS, &p->mmd->sq_head, &p->tenant->sq_tail);
 	mm_ring_init(&p->cq, p->mmd->cq, MM_CQ_SLOTS, &p->mmd->cq_tail, &p->tenant->cq_head);
+}
+
+void peer_regions(struct peer *peer, const size_t bytes[3])
+{
+	mm_region_done(&peer->tenant_region);
+	mm_region_done(&peer->mmd_region);
+	mm_region_done(&peer->gate_region);
+	regions_create(peer, bytes);
 }
 
 static int hear_hello(struct peer *p)
@@ -148,11 +150,25 @@ static int refuse_first(struct peer *p)
 	return p->sock < 0 ? -errno : 0;
 }
 
+/* Every second one is ended before the hello is read: the client gets a reset, not an end. */
+static void hang_up(struct peer *p)
+{
+	for (unsigned int i = 0; i < p->hang_ups; i++) {
+		if (i % 2)
+			hear_hello(p);
+		else
+			mm_sock_wait(p->sock, POLLIN, mm_deadline_ns(PATIENCE_NS));
+		mm_close_fd(&p->sock);
+		p->sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+	}
+}
+
 static void peer_handshake(struct peer *p)
 {
 	int fds[] = { p->tenant_region.fd, p->mmd_region.fd, p->gate_region.fd };
 	mm_cleanup(mm_close_fd) int unsealed = -1;
 
+	hang_up(p);
 	if (hear_hello(p) || p->welcome_silent)
 		return;
 	if (p->several && (refuse_first(p) || hear_hello(p)))
@@ -234,9 +250,9 @@ static void take_requests(struct peer *p)
 	}
 }
 
-static void *peer_main(void *arg)
+/* Serves one connection. Return: whether it has ended; else the peer is to stop. */
+static bool peer_serve(struct peer *p)
 {
-	struct peer *p = arg;
 	struct pollfd fds[] = { { .fd = p->listener, .events = POLLIN },
 				{ .fd = p->stop_fd, .events = POLLIN } };
 	char byte[8];
@@ -245,19 +261,33 @@ static void *peer_main(void *arg)
 
 	poll(fds, 2, -1);
 	if (fds[1].revents)
-		return NULL;
+		return false;
+	mm_close_fd(&p->sock);
 	p->sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
 	peer_handshake(p);
 	fds[0].fd = p->sock;
 	while (r != -ECONNRESET) {
 		poll(fds, 2, -1);
 		if (fds[1].revents)
-			return NULL;
+			return false;
 		do
 			r = mm_sock_recv_nofds(p->sock, byte, sizeof(byte), &len);
 		while (!r);
+		if (__atomic_load_n(&p->beats, __ATOMIC_ACQUIRE))
+			__atomic_store_n(&p->mmd->state.beat_ns, mm_now_ns(), __ATOMIC_RELAXED);
 		take_requests(p);
 	}
+	return true;
+}
+
+static void *peer_main(void *arg)
+{
+	struct peer *p = arg;
+
+	do {
+		if (!peer_serve(p))
+			return NULL;
+	} while (__atomic_load_n(&p->again, __ATOMIC_ACQUIRE) && !p->n_log);
 	pthread_mutex_lock(&p->lock);
 	p->ended = true;
 	pthread_cond_broadcast(&p->changed);
@@ -314,7 +344,9 @@ struct peer *peer_start(void)
 					  .features = MM_FEAT_KNOWN,
 					  .page_bytes = PEER_PAGE_BYTES,
 					  .pool_pages = PEER_PAGES,
-					  .policy = MM_POLICY_REMAP };
+					  .size_bytes = sizeof(p->welcome),
+					  .driver = "software",
+					  .policy = "remap" };
 	memcpy(p->welcome.device_uuid, uuid.bytes, sizeof(uuid.bytes));
 	p->welcome_bytes = sizeof(p->welcome);
 	p->welcome_fds = 3;
@@ -323,7 +355,8 @@ struct peer *peer_start(void)
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
 	places_create(p);
-	regions_create(p);
+	regions_create(p, (size_t[]){ sizeof(struct mm_tenant_region), sizeof(struct mm_mmd_region),
+				      sizeof(struct mm_gate_region) });
 	p->stop_fd = eventfd(0, EFD_CLOEXEC);
 	assert_int_equal(mm_sock_listen(p->path, 0600, false, &p->listener), 0);
 	assert_int_equal(pthread_create(&p->thread, NULL, peer_main, p), 0);

@@ -34,12 +34,16 @@ struct peer {
 
 	/* a test may change it before the client connects */
 	struct mm_welcome welcome;
+	uint64_t welcome_tail[8]; /* what a later version of mmd might add */
 	size_t welcome_bytes;
 	int welcome_fds;
 	bool welcome_silent;
 	bool welcome_unsealed;
-	bool several; /* several devices: a first hello without one is refused */
-	bool manual;  /* no automatic replies; may be set while no request is under way */
+	unsigned int hang_ups; /* connections that are ended without a welcome, at first */
+	bool again;            /* accepts another connection after one without a request */
+	bool several;          /* several devices: a first hello without one is refused */
+	bool beats;            /* writes its beat when it looks for requests */
+	bool manual;           /* no automatic replies; may be set while no request is under way */
 
 	void (*on_request)(struct peer *peer, const struct mm_msg *msg); /* in the peer's thread */
 
@@ -69,6 +73,9 @@ struct peer {
 void peer_environment(void);
 struct peer *peer_start(void);
 struct peer *peer_stop(struct peer *peer);
+
+/* Before the client connects: makes the three regions anew, of these sizes. */
+void peer_regions(struct peer *peer, const size_t bytes[3]);
 
 /* Options with which mm_client_open() connects to the peer. */
 struct mm_client_opts peer_client_opts(const struct peer *peer);

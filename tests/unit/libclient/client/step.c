@@ -251,7 +251,7 @@ static void test_mmd_dies_in_a_wait(void **state)
 {
 	struct fixture *f = *state;
 	struct call end = { 0 };
-	struct mm_client_info info;
+	struct mm_client_info info = { .size = sizeof(info) };
 
 	cycle_two(f);
 	assert_int_equal(mm_step_begin(f->client), 0);
@@ -266,7 +266,7 @@ static void test_mmd_dies_in_a_wait(void **state)
 	assert_string_equal(mm_client_error(f->client), "mmd closed the connection");
 	/* Mappings stay until the client is closed. */
 	assert_int_equal(fixture_read(f, ({
-					      struct mm_tensor t;
+					      struct mm_tensor t = { .size = sizeof(t) };
 					      mm_model_tensor(f->model, "layer.0", &t);
 					      t.va;
 				      })),
@@ -512,9 +512,9 @@ static void test_child_is_refused(void **state)
 	pid_t child = fork();
 
 	if (child == 0) {
-		struct mm_client_info info;
+		struct mm_client_info info = { .size = sizeof(info) };
 		struct mm_gate_times *times;
-		struct mm_event event;
+		struct mm_event event = { .size = sizeof(event) };
 		int bad = mm_client_info(f->client, &info) != -ECHILD;
 
 		bad |= mm_step_begin(f->client) != -ECHILD;
@@ -525,7 +525,8 @@ static void test_child_is_refused(void **state)
 		bad |= mm_step_replay(f->client, NULL) != -ECHILD;
 		bad |= mm_step_wants_times(f->client);
 		bad |= mm_client_next_event(f->client, &event) != -ECHILD;
-		mm_client_hint(f->client, &(struct mm_load_hint){ 0 });
+		mm_client_hint(f->client,
+			       &(struct mm_load_hint){ .size = sizeof(struct mm_load_hint) });
 		bad |= mm_client_close(f->client) != NULL;
 		_exit(bad);
 	}
@@ -540,7 +541,9 @@ static void test_child_is_refused(void **state)
 static void test_hint(void **state)
 {
 	struct fixture *f = *state;
-	const struct mm_load_hint hint = { .kv_chunks_used = 3, .waiting = 2, .running = 1 };
+	const struct mm_load_hint hint = {
+		.size = sizeof(hint), .kv_chunks_used = 3, .waiting = 2, .running = 1
+	};
 
 	mm_client_hint(f->client, &hint);
 	assert_int_equal(shared(&f->peer->tenant->stats.kv_chunks_used), 3);

@@ -62,7 +62,7 @@ static void test_lists(void **state)
 	struct mm_swap *swap = open_space(f);
 	const struct mm_swap_piece pieces[] = { { CHUNK + 5, 0, 100, 0 },
 						{ 2 * CHUNK - 1, SPACE - 1, 1, 1 } };
-	struct mm_swap_done done;
+	struct mm_swap_done done = { .size = sizeof(done) };
 	struct mm_msg out, in;
 
 	assert_int_equal(mm_swap_next(swap, &done), -EAGAIN);
@@ -83,6 +83,9 @@ static void test_lists(void **state)
 	assert_int_equal(mm_kv_release(kv, 1), -EBUSY);
 	swapped_send(f, &out, -EIO);
 	fixture_event(f, MM_EVENT_SWAPPED);
+	done.size--; /* refused, and the outcome stays */
+	assert_int_equal(mm_swap_next(swap, &done), -EINVAL);
+	done.size++;
 	assert_int_equal(mm_swap_next(swap, &done), 0);
 	assert_int_equal(done.user_data, 72);
 	assert_int_equal(done.error, 0);
@@ -125,7 +128,7 @@ static void test_as_many_as_there_are_lots(void **state)
 {
 	struct fixture *f = *state;
 	const struct mm_swap_piece piece = { CHUNK, 0, 1, 0 };
-	struct mm_swap_done done;
+	struct mm_swap_done done = { .size = sizeof(done) };
 	struct mm_swap *swap;
 	struct mm_msg first;
 
@@ -147,7 +150,7 @@ static void test_a_lie_ends_it(void **state)
 {
 	struct fixture *f = *state;
 	const struct mm_swap_piece piece = { CHUNK, 0, 1, 0 };
-	struct mm_swap_done done;
+	struct mm_swap_done done = { .size = sizeof(done) };
 	struct mm_swap *swap;
 
 	open_arena(f);

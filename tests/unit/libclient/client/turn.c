@@ -87,7 +87,7 @@ static void test_waits_for_its_turn(void **state)
 {
 	int (*const calls[])(struct call *) = { call_turn_want, call_step_begin };
 	struct fixture *f = *state;
-	struct mm_event event;
+	struct mm_event event = { .size = sizeof(event) };
 	uint64_t serial = 1;
 
 	turn_join(f, MM_TURN_QUANTUM);
@@ -165,9 +165,10 @@ static void test_no_work_no_turn(void **state)
 
 	turn_join(f, MM_TURN_DRAIN);
 	turn_begin(f, 3);
-	mm_client_hint(f->client, &(struct mm_load_hint){ .running = 1 });
+	mm_client_hint(f->client,
+		       &(struct mm_load_hint){ .size = sizeof(struct mm_load_hint), .running = 1 });
 	peer_absent(f->peer, MM_OP_TURN_DONE, 20);
-	mm_client_hint(f->client, &(struct mm_load_hint){ 0 });
+	mm_client_hint(f->client, &(struct mm_load_hint){ .size = sizeof(struct mm_load_hint) });
 	assert_int_equal(peer_expect(f->peer, MM_OP_TURN_DONE).arg[0], 3);
 	turn_begin(f, 4);
 	assert_int_equal(mm_turn_yield(f->client), 0);

@@ -190,7 +190,8 @@ static int lender_swap_next(struct mm_memory *m, struct mm_swap_done *ret_done)
 	if (!list->used)
 		return -EAGAIN;
 	list->used = false;
-	*ret_done = (struct mm_swap_done){ .user_data = list->user_data,
+	*ret_done = (struct mm_swap_done){ .size = sizeof(*ret_done),
+					   .user_data = list->user_data,
 					   .error = lender_draw(l, 4) ? 0 : -EIO };
 	for (uint32_t i = 0; i < list->n && !ret_done->error; i++)
 		swap_copy(l, list->in, &list->pieces[i]);
@@ -213,7 +214,9 @@ static int lender_grant(struct lender *l, struct mm_event *ret_event)
 		chunk = (chunk + 1) % l->chunks;
 	l->usable[chunk] = true;
 	l->n_usable++;
-	*ret_event = (struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = 1 };
+	*ret_event = (struct mm_event){ .size = sizeof(*ret_event),
+					.kind = MM_EVENT_KV_GRANTED,
+					.count = 1 };
 	return 0;
 }
 
@@ -226,12 +229,16 @@ static int lender_next_event(struct mm_memory *m, struct mm_event *ret_event)
 	if (l->n_usable < l->wanted && lender_draw(l, 8) == 0)
 		return lender_grant(l, ret_event);
 	if (l->n_usable < l->wanted && lender_draw(l, 30) == 0) {
-		*ret_event = (struct mm_event){ .kind = MM_EVENT_KV_DENIED, .error = -ENOSPC };
+		*ret_event = (struct mm_event){ .size = sizeof(*ret_event),
+						.kind = MM_EVENT_KV_DENIED,
+						.error = -ENOSPC };
 		return 0;
 	}
 	if (l->n_usable && lender_draw(l, 40) == 0) {
 		l->owed = 1 + lender_draw(l, 2);
-		*ret_event = (struct mm_event){ .kind = MM_EVENT_KV_RECLAIM, .count = l->owed };
+		*ret_event = (struct mm_event){ .size = sizeof(*ret_event),
+						.kind = MM_EVENT_KV_RECLAIM,
+						.count = l->owed };
 		if (l->run->patient)
 			ret_event->deadline_ns = mm_now_ns() + lender_draw(l, 40) * MM_NS_PER_MS;
 		return 0;
@@ -454,8 +461,10 @@ void rig_requests(struct mm_requests *requests, size_t n, uint32_t vocab, uint64
 	assert_non_null(requests->all);
 	for (size_t i = 0; i < n; i++) {
 		struct mm_request *q = &requests->all[i];
+		const uint32_t n_prompt = 1 + lender_draw(&l, i % 3 ? 12 : 70);
 
-		make_request(q, 1 + lender_draw(&l, i % 3 ? 12 : 70), 1 + lender_draw(&l, 40));
+		/* Drawn one after the other: compilers differ in the order of arguments. */
+		make_request(q, n_prompt, 1 + lender_draw(&l, 40));
 		for (uint32_t k = 0; k < q->n_prompt; k++)
 			q->ids[k] = lender_draw(&l, vocab);
 	}
