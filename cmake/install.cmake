@@ -2,7 +2,7 @@
 #
 # What `cmake --install` copies: programs, the client library with its headers, the software GPU, the
 # host kernels, the CUDA kernels (emulated, and for a GPU where nvcc is), man pages. Device profiles: kernels/timing.
-set(MM_PROGRAMS mmd mmctl mmserve mmbench mmsim mkmodel)
+set(MM_PROGRAMS mmd mmctl mmserve mmbench gpubench mmsim mkmodel)
 set(MM_LIBRARIES mm-client-shared mm-softgpu mm-softblas mm-kernels-host mm-kernels-host-fast
   mm-kernels-emulated)
 

@@ -88,7 +88,7 @@ ROOMS = {
     "lab/mkmodel": ("tools/lab/mkmodel", LAB),
     "lab/common": ("tools/lab/common", LAB + " lab/workload lab/stepcost"),
     "lab/gpubench": ("tools/lab/gpubench", LAB + " lab/common lab/workload lab/stepcost"),
-    "lab/mmbench": ("tools/lab/mmbench", LAB + " lab/common lab/gpubench lab/workload lab/stepcost"),
+    "lab/mmbench": ("tools/lab/mmbench", LAB + " lab/common lab/workload lab/stepcost"),
     "lab/mmsim": ("tools/lab/mmsim", LAB + " lab/workload lab/stepcost"),
 }
 

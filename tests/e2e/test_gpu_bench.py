@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`mmbench gpu`: the rehearsal on the software GPU runs all parts, and one that fails costs no other."""
+"""gpubench: the rehearsal on the software GPU runs all parts, and one that fails costs no other."""
 
+import contextlib
 import json
 import os
+import pty
 import subprocess
 
 import pytest
@@ -17,7 +19,7 @@ def gpu(*args, **environment):
     env.update(environment)
     if "--patience" not in args:
         args = (*args, "--patience", limit(300))
-    done = subprocess.run([str(BIN / "mmbench"), "gpu", *map(str, args)], capture_output=True,
+    done = subprocess.run([str(BIN / "gpubench"), *map(str, args)], capture_output=True,
                           timeout=limit(900), check=False, env=env)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -32,7 +34,7 @@ def nothing_is_left():
 def parts():
     code, text, _ = gpu("--list")
     assert code == 0
-    return [line.split()[0] for line in text.splitlines()]
+    return [line.split()[0] for line in text.splitlines() if not line.startswith(" ")]
 
 
 def check_row(row):
@@ -126,6 +128,7 @@ def test_a_part_that_fails_costs_no_other(root):
     assert code == 1
     outcomes = {part["part"]: part for part in json.loads(text)["parts"]}
     assert outcomes["scrub"]["outcome"] == "failed"
+    assert outcomes["scrub"]["why"].startswith("fills page=64K: a copy: "), outcomes["scrub"]
     assert "cuMemcpyDtoDAsync: CUDA_ERROR_OUT_OF_MEMORY" in outcomes["scrub"]["why"]
     assert "cuMemcpyDtoDAsync" in errors
     assert outcomes["grant"]["outcome"] == "done"
@@ -143,19 +146,57 @@ def test_a_part_that_takes_too_long_is_ended():
 
 
 @pytest.mark.parametrize("args, code, said", [
-    (["--driver", "/nowhere/libcuda.so.1"], 77, "/nowhere/libcuda.so.1"),
-    (["--device", "7"], 77, "no device 7"),
+    (["--driver", "/nowhere/libcuda.so.1"], 1, "/nowhere/libcuda.so.1"),
+    (["--device", "7"], 1, "no device 7"),
     (["scrub,nothing"], 2, "no part 'nothing'"),
     (["scrub,scrub"], 2, "scrub twice"),
     (["scrub", "grant"], 2, "'grant'"),
     (["--pages", "3M"], 2, "'3M'"),
     (["--pages", "4M,2M"], 2, "ascend"),
-    (["--repeat", "0"], 2, "--repeat 0"),
-    (["--device", "x"], 2, "--device 'x'"),
+    (["--repeat", "0"], 2, "--repeat: '0'"),
+    (["--device", "x"], 2, "--device: 'x'"),
+    (["--repaet", "1"], 2, "did you mean --repeat?"),
+    (["scurb"], 2, "did you mean scrub"),
     (["--out", "/nowhere/file", "scrub"], 1, "/nowhere/file"),
 ], ids=str)
 def test_refused(args, code, said):
     got, text, errors = gpu(*args)
     assert got == code and not text, errors
     assert said in errors, errors
-    assert errors.startswith("mmbench: ")
+    assert errors.startswith("gpubench: ")
+
+
+def test_list():
+    """Each measurement has its unit, which way is better, and its reference; no device is asked for anything."""
+    code, text, errors = gpu("--list", "--driver", "/nowhere/libcuda.so.1")
+    assert code == 0 and not errors
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.split()[0] == "token_to_token")
+    assert "s, less is better: " in lines[at]
+    assert lines[at + 1].split("reference: ")[1] == "mmserve --plain; goal: ratio <= 1.01"
+    at = next(i for i, line in enumerate(lines) if line.split()[0] == "scrub_apart")
+    assert "bytes_per_s, more is better: " in lines[at] and "goal" not in lines[at + 1]
+
+
+def test_its_old_name():
+    done = subprocess.run([str(BIN / "mmbench"), "gpu", "scrub"], capture_output=True, text=True, timeout=limit(60),
+                          check=False)
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr == "mmbench: 'gpu' is a program of its own now: gpubench; see mmbench --help\n"
+
+
+def test_progress():
+    """On a terminal one line shows which round of which case of which part runs."""
+    master, slave = pty.openpty()
+    with os.fdopen(master, "rb", 0) as terminal:
+        done = subprocess.run([str(BIN / "gpubench"), "scrub", "--quick", "--repeat", "2", "--pages", "64K"],
+                              stdout=subprocess.DEVNULL, stderr=slave, timeout=limit(300), check=False,
+                              env={**os.environ, "MM_DRIVER": "software"})
+        os.close(slave)
+        said = b""
+        with contextlib.suppress(OSError):  # all of it was read
+            while part := terminal.read(4096):
+                said += part
+    assert done.returncode == 0, said
+    assert b"\r\x1b[Kgpubench: scrub (1 of 1): fills page=64K: round 2 of 3" in said, said
+    assert said.count(b"\n") == 1 and b"gpubench: scrub: done in" in said.splitlines()[-1], said

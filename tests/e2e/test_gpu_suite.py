@@ -245,20 +245,20 @@ def test_no_time(root):
 
 
 ENDLESS = """#!/bin/sh
-case " $* " in *" stream "* | *" --list "*) exec {mmbench} "$@" ;; esac
+case " $* " in *" stream "* | *" --list "*) exec {gpubench} "$@" ;; esac
 exec sleep infinity
 """
 
 
 def endless_build(root):
-    """As what is built, but of mmbench's parts only the first ever ends."""
+    """As what is built, but of gpubench's parts only the first ever ends."""
     build = root / "build"
     (build / "bin").mkdir(parents=True)
     (build / "lib").symlink_to((BUILD / "lib").resolve())
-    (build / "bin/mmbench").write_text(ENDLESS.format(mmbench=(BUILD / "bin/mmbench").resolve()))
-    (build / "bin/mmbench").chmod(0o755)
+    (build / "bin/gpubench").write_text(ENDLESS.format(gpubench=(BUILD / "bin/gpubench").resolve()))
+    (build / "bin/gpubench").chmod(0o755)
     for path in (BUILD / "bin").iterdir():
-        if path.name != "mmbench":
+        if path.name != "gpubench":
             (build / "bin" / path.name).symlink_to(path.resolve())
     return build
 

@@ -2,6 +2,8 @@
 #include "tools/lab/gpubench/device.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,36 +33,30 @@ static int find_device(struct mm_gpu_dev *dev)
 	int r = mm_gpu_init(&dev->gpu, dev->bench->err, sizeof(dev->bench->err));
 
 	if (!r)
-		r = mm_gpu_call(dev, dev->gpu.cuDeviceGetCount(&count), "cuDeviceGetCount");
+		r = MM_GPU_CALL(dev, cuDeviceGetCount, &count);
 	if (r)
 		return r;
 	if ((int)dev->bench->opts.device >= count)
 		return mm_gpu_fail(dev->bench, -ENODEV, "no device %u: the driver shows %d",
 				   dev->bench->opts.device, count);
-	return mm_gpu_call(dev, dev->gpu.cuDeviceGet(&dev->device, (int)dev->bench->opts.device),
-			   "cuDeviceGet");
+	return MM_GPU_CALL(dev, cuDeviceGet, &dev->device, (int)dev->bench->opts.device);
 }
 
 static int make_context(struct mm_gpu_dev *dev)
 {
-	const struct mm_gpu_api *gpu = &dev->gpu;
 	CUcontext context;
-	int r = mm_gpu_call(dev, gpu->cuDevicePrimaryCtxRetain(&context, dev->device),
-			    "cuDevicePrimaryCtxRetain");
+	int r = MM_GPU_CALL(dev, cuDevicePrimaryCtxRetain, &context, dev->device);
 
 	if (r)
 		return r;
 	dev->retained = true;
-	r = mm_gpu_call(dev, gpu->cuCtxSetCurrent(context), "cuCtxSetCurrent");
+	r = MM_GPU_CALL(dev, cuCtxSetCurrent, context);
 	if (!r)
-		r = mm_gpu_call(dev, gpu->cuStreamCreate(&dev->stream, CU_STREAM_NON_BLOCKING),
-				"cuStreamCreate");
+		r = MM_GPU_CALL(dev, cuStreamCreate, &dev->stream, CU_STREAM_NON_BLOCKING);
 	if (!r)
-		r = mm_gpu_call(dev, gpu->cuEventCreate(&dev->from, CU_EVENT_DEFAULT),
-				"cuEventCreate");
+		r = MM_GPU_CALL(dev, cuEventCreate, &dev->from, CU_EVENT_DEFAULT);
 	if (!r)
-		r = mm_gpu_call(dev, gpu->cuEventCreate(&dev->to, CU_EVENT_DEFAULT),
-				"cuEventCreate");
+		r = MM_GPU_CALL(dev, cuEventCreate, &dev->to, CU_EVENT_DEFAULT);
 	return r;
 }
 
@@ -106,20 +102,32 @@ bool mm_gpu_has_graphs(const struct mm_gpu_api *gpu)
 
 int mm_gpu_time_begin(struct mm_gpu_dev *dev)
 {
-	return mm_gpu_call(dev, dev->gpu.cuEventRecord(dev->from, dev->stream), "cuEventRecord");
+	return MM_GPU_CALL(dev, cuEventRecord, dev->from, dev->stream);
 }
 
 int mm_gpu_time_end(struct mm_gpu_dev *dev, double *ret_s)
 {
 	float ms = 0;
-	int r = mm_gpu_call(dev, dev->gpu.cuEventRecord(dev->to, dev->stream), "cuEventRecord");
+	int r = MM_GPU_CALL(dev, cuEventRecord, dev->to, dev->stream);
 
 	if (!r)
 		r = mm_gpu_call(dev, dev->gpu.cuEventSynchronize(dev->to), "what was measured");
 	if (!r)
-		r = mm_gpu_call(dev, dev->gpu.cuEventElapsedTime(&ms, dev->from, dev->to),
-				"cuEventElapsedTime");
+		r = MM_GPU_CALL(dev, cuEventElapsedTime, &ms, dev->from, dev->to);
 	*ret_s = (double)ms / 1e3;
+	return r;
+}
+
+int mm_gpu_time_calls(struct mm_gpu_dev *dev, int (*enqueue)(void *state, uint32_t i), void *state,
+		      uint32_t n, double *ret_s)
+{
+	int r = mm_gpu_time_begin(dev);
+
+	for (uint32_t i = 0; !r && i < n; i++)
+		r = enqueue(state, i);
+	if (!r)
+		r = mm_gpu_time_end(dev, ret_s);
+	*ret_s /= n;
 	return r;
 }
 
@@ -128,8 +136,7 @@ int mm_gpu_time_copy(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, dou
 	int r = mm_gpu_time_begin(dev);
 
 	if (!r)
-		r = mm_gpu_call(dev, dev->gpu.cuMemcpyDtoDAsync(va + bytes, va, bytes, dev->stream),
-				"cuMemcpyDtoDAsync");
+		r = MM_GPU_CALL(dev, cuMemcpyDtoDAsync, va + bytes, va, bytes, dev->stream);
 	return r ? r : mm_gpu_time_end(dev, ret_s);
 }
 
@@ -146,18 +153,14 @@ static int map_pages(struct mm_gpu_dev *dev, struct mm_gpu_range *range)
 		const CUdeviceptr va = range->va + range->mapped * range->page_bytes;
 		CUmemGenericAllocationHandle handle;
 
-		r = mm_gpu_call(dev, gpu->cuMemCreate(&handle, range->page_bytes, &dev->prop, 0),
-				"cuMemCreate");
+		r = MM_GPU_CALL(dev, cuMemCreate, &handle, range->page_bytes, &dev->prop, 0);
 		if (r)
 			break;
-		r = mm_gpu_call(dev, gpu->cuMemMap(va, range->page_bytes, 0, handle, 0),
-				"cuMemMap");
+		r = MM_GPU_CALL(dev, cuMemMap, va, range->page_bytes, 0, handle, 0);
 		range->mapped += !r;
 		gpu->cuMemRelease(handle);
 	}
-	return r ? r
-		 : mm_gpu_call(dev, gpu->cuMemSetAccess(range->va, range->bytes, &access, 1),
-			       "cuMemSetAccess");
+	return r ? r : MM_GPU_CALL(dev, cuMemSetAccess, range->va, range->bytes, &access, 1);
 }
 
 int mm_gpu_range_open(struct mm_gpu_dev *dev, uint64_t bytes, uint64_t page_bytes,
@@ -169,12 +172,10 @@ int mm_gpu_range_open(struct mm_gpu_dev *dev, uint64_t bytes, uint64_t page_byte
 	*range = (struct mm_gpu_range){ .page_bytes = page_bytes };
 	if (!page_bytes) {
 		range->bytes = bytes;
-		return mm_gpu_call(dev, dev->gpu.cuMemAlloc(&range->va, bytes), "cuMemAlloc");
+		return MM_GPU_CALL(dev, cuMemAlloc, &range->va, bytes);
 	}
 	range->bytes = mm_round_up(bytes, page_bytes);
-	r = mm_gpu_call(dev,
-			dev->gpu.cuMemAddressReserve(&range->va, range->bytes, alignment, 0, 0),
-			"cuMemAddressReserve");
+	r = MM_GPU_CALL(dev, cuMemAddressReserve, &range->va, range->bytes, alignment, 0, 0);
 	if (!r)
 		r = map_pages(dev, range);
 	if (r)
@@ -193,6 +194,14 @@ void mm_gpu_range_close(struct mm_gpu_dev *dev, struct mm_gpu_range *range)
 	*range = (struct mm_gpu_range){ 0 };
 }
 
+int mm_gpu_range_write(struct mm_gpu_dev *dev, const void *data, uint64_t bytes,
+		       struct mm_gpu_range *range)
+{
+	int r = mm_gpu_range_open(dev, bytes, 0, range);
+
+	return r ? r : MM_GPU_CALL(dev, cuMemcpyHtoD, range->va, data, bytes);
+}
+
 int mm_gpu_warm_up(struct mm_gpu_dev *dev)
 {
 	const uint64_t until_ns = mm_now_ns() + WARM_UP_NS;
@@ -205,10 +214,8 @@ int mm_gpu_warm_up(struct mm_gpu_dev *dev)
 	if (!r)
 		r = mm_gpu_randomize(dev, range.va, range.bytes, false);
 	while (!r && mm_now_ns() < until_ns) {
-		r = mm_gpu_call(dev,
-				dev->gpu.cuMemcpyDtoDAsync(range.va + range.bytes / 2, range.va,
-							   range.bytes / 2, dev->stream),
-				"cuMemcpyDtoDAsync");
+		r = MM_GPU_CALL(dev, cuMemcpyDtoDAsync, range.va + range.bytes / 2, range.va,
+				range.bytes / 2, dev->stream);
 		if (!r)
 			r = mm_gpu_call(dev, dev->gpu.cuStreamSynchronize(dev->stream), "a copy");
 	}
@@ -218,22 +225,18 @@ int mm_gpu_warm_up(struct mm_gpu_dev *dev)
 
 /* ---- random bytes ---- */
 
-static uint64_t bits_mix(uint64_t x)
-{
-	return mm_random_next(&x);
-}
-
 static void make_random(uint64_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		words[i] = bits_mix(i);
+		words[i] = mm_random_mix(i);
 }
 
 /* Makes words that are finite numbers of both signs below 2, if read as F16, BF16 or F32. */
 static void make_numbers(uint32_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		words[i] = ((uint32_t)bits_mix(i) & UINT32_C(0x8fff8fff)) | UINT32_C(0x30003000);
+		words[i] =
+			((uint32_t)mm_random_mix(i) & UINT32_C(0x8fff8fff)) | UINT32_C(0x30003000);
 }
 
 int mm_gpu_randomize(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, bool numbers)
@@ -249,14 +252,40 @@ int mm_gpu_randomize(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, boo
 	else
 		make_random(words, RANDOM_BYTES / 8);
 	n = MM_MIN(bytes, RANDOM_BYTES);
-	r = mm_gpu_call(dev, dev->gpu.cuMemcpyHtoD(va, words, n), "cuMemcpyHtoD");
+	r = MM_GPU_CALL(dev, cuMemcpyHtoD, va, words, n);
 	/* The device doubles the bytes by copies. */
 	for (; !r && n < bytes; n = MM_MIN(2 * n, bytes))
-		r = mm_gpu_call(
-			dev,
-			dev->gpu.cuMemcpyDtoDAsync(va + n, va, MM_MIN(n, bytes - n), dev->stream),
-			"cuMemcpyDtoDAsync");
+		r = MM_GPU_CALL(dev, cuMemcpyDtoDAsync, va + n, va, MM_MIN(n, bytes - n),
+				dev->stream);
 	return r ? r : mm_gpu_call(dev, dev->gpu.cuStreamSynchronize(dev->stream), "random bytes");
+}
+
+int mm_gpu_poison(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t n)
+{
+	int r = MM_GPU_CALL(dev, cuMemsetD32Async, va, UINT32_MAX, n, dev->stream);
+
+	return r ? r : mm_gpu_call(dev, dev->gpu.cuStreamSynchronize(dev->stream), "a fill");
+}
+
+int mm_gpu_check_numbers(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t n)
+{
+	mm_cleanup(mm_free_ptr) float *numbers = malloc(n * sizeof(*numbers));
+	uint64_t zeros = 0;
+	int r;
+
+	if (!numbers)
+		return mm_gpu_fail(dev->bench, -ENOMEM, "out of memory");
+	r = MM_GPU_CALL(dev, cuMemcpyDtoH, numbers, va, n * sizeof(*numbers));
+	for (uint64_t i = 0; !r && i < n; i++) {
+		if (!isfinite(numbers[i]))
+			r = mm_gpu_fail(dev->bench, -EBADMSG,
+					"a wrong result: number %" PRIu64 " of %" PRIu64 " is %g",
+					i, n, (double)numbers[i]);
+		zeros += numbers[i] == 0;
+	}
+	if (!r && zeros == n)
+		r = mm_gpu_fail(dev->bench, -EBADMSG, "a wrong result: all numbers are 0");
+	return r;
 }
 
 void mm_gpu_shuffle(uint32_t *ret_numbers, uint32_t n)
@@ -267,10 +296,8 @@ void mm_gpu_shuffle(uint32_t *ret_numbers, uint32_t n)
 		ret_numbers[i] = i;
 	for (uint32_t i = n; i-- > 1;) {
 		const uint32_t saved = ret_numbers[i];
-		uint32_t other;
+		const uint64_t other = mm_random_below(&state, i + 1);
 
-		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-		other = (uint32_t)((state >> 33) % (i + 1));
 		ret_numbers[i] = ret_numbers[other];
 		ret_numbers[other] = saved;
 	}
@@ -306,7 +333,7 @@ int mm_gpu_host_open(struct mm_gpu_dev *dev, uint64_t bytes, struct mm_gpu_host 
 	mm_host_prefer(base, bytes, device_node(dev));
 	if (!dev->bench->timed)
 		make_random(base, bytes / 8);
-	r = mm_gpu_call(dev, dev->gpu.cuMemHostRegister(base, bytes, 0), "cuMemHostRegister");
+	r = MM_GPU_CALL(dev, cuMemHostRegister, base, bytes, 0);
 	host->registered = !r;
 	return r;
 }
@@ -329,9 +356,7 @@ int mm_gpu_copy_loop(struct mm_gpu_dev *dev, CUdeviceptr to, const struct mm_gpu
 	for (uint64_t done = 0; !r && done < bytes;) {
 		const uint64_t n = MM_MIN(MM_MIN(chunk_bytes, from->bytes - at), bytes - done);
 
-		r = mm_gpu_call(
-			dev, dev->gpu.cuMemcpyHtoDAsync(to + at, from->base + at, n, dev->stream),
-			"cuMemcpyHtoDAsync");
+		r = MM_GPU_CALL(dev, cuMemcpyHtoDAsync, to + at, from->base + at, n, dev->stream);
 		done += n;
 		at = (at + n) % from->bytes;
 	}

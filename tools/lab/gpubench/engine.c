@@ -7,8 +7,7 @@
 #include "libclient/base/base.h"
 #include "tools/mmserve/engine/module.h"
 
-#define WARMUP_STEPS 3u /* until slots have the occupants of a running cycle */
-#define VOID_MAX     8u /* a plan change voids a step at most once */
+#define VOID_MAX 8u /* a plan change voids a step at most once */
 
 /* ---- kernels ---- */
 
@@ -45,6 +44,19 @@ void mm_gpu_module_close(struct mm_gpu_module *m)
 	if (m->module)
 		m->dev->gpu.cuModuleUnload(m->module);
 	*m = (struct mm_gpu_module){ 0 };
+}
+
+int mm_gpu_bed_open(struct mm_gpu_bed *bed, struct mm_gpu_bench *bench)
+{
+	int r = mm_gpu_dev_open(&bed->dev, bench);
+
+	return r ? r : mm_gpu_module_open(&bed->module, &bed->dev);
+}
+
+void mm_gpu_bed_close(struct mm_gpu_bed *bed)
+{
+	mm_gpu_module_close(&bed->module);
+	mm_gpu_dev_close(&bed->dev);
 }
 
 int mm_gpu_launch(struct mm_gpu_module *m, enum mm_kernel kernel, const void *args)
@@ -85,30 +97,27 @@ int mm_gpu_load_open(struct mm_gpu_load *load, struct mm_gpu_module *module, uin
 	return r ? r : mm_gpu_load_time(load, 8, &load->launch_s);
 }
 
+static int load_launch(void *state, uint32_t i)
+{
+	const struct mm_gpu_load *load = state;
+	const struct mm_add_args args = { .x_va = load->x.va, .y_va = load->y.va, .n = load->n };
+
+	(void)i;
+	return mm_gpu_launch(load->module, MM_KERNEL_ADD, &args);
+}
+
 int mm_gpu_load_run(struct mm_gpu_load *load)
 {
-	const struct mm_add_args args = { .x_va = load->x.va, .y_va = load->y.va, .n = load->n };
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < load->repeats; i++)
-		r = mm_gpu_launch(load->module, MM_KERNEL_ADD, &args);
+		r = load_launch(load, i);
 	return r;
 }
 
 int mm_gpu_load_time(struct mm_gpu_load *load, uint32_t launches, double *ret_s)
 {
-	const uint32_t repeats = load->repeats;
-	double whole_s = 0;
-	int r = mm_gpu_time_begin(load->module->dev);
-
-	load->repeats = launches;
-	if (!r)
-		r = mm_gpu_load_run(load);
-	load->repeats = repeats;
-	if (!r)
-		r = mm_gpu_time_end(load->module->dev, &whole_s);
-	*ret_s = whole_s / launches;
-	return r;
+	return mm_gpu_time_calls(load->module->dev, load_launch, load, launches, ret_s);
 }
 
 void mm_gpu_load_close(struct mm_gpu_load *load)
@@ -129,8 +138,7 @@ int mm_gpu_engine_open(struct mm_gpu_engine *e, struct mm_gpu_tenant *tenant)
 
 	*e = (struct mm_gpu_engine){ .tenant = tenant };
 	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(e->ends); i++)
-		r = mm_gpu_call(dev, dev->gpu.cuEventCreate(&e->ends[i], CU_EVENT_DEFAULT),
-				"cuEventCreate");
+		r = MM_GPU_CALL(dev, cuEventCreate, &e->ends[i], CU_EVENT_DEFAULT);
 	return r;
 }
 
@@ -182,19 +190,15 @@ static int engine_capture_step(struct mm_gpu_engine *e)
 
 	if (r)
 		return mm_gpu_tenant_fail(t, r, "a capture");
-	r = mm_gpu_call(
-		dev,
-		dev->gpu.cuStreamBeginCapture(dev->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-		"cuStreamBeginCapture");
+	r = MM_GPU_CALL(dev, cuStreamBeginCapture, dev->stream,
+			CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	if (r)
 		return r;
 	r = layers_enqueue(e);
-	end = mm_gpu_call(dev, dev->gpu.cuStreamEndCapture(dev->stream, &graph),
-			  "cuStreamEndCapture");
+	end = MM_GPU_CALL(dev, cuStreamEndCapture, dev->stream, &graph);
 	r = r ? r : end;
 	if (!r)
-		r = mm_gpu_call(dev, dev->gpu.cuGraphInstantiateWithFlags(&e->graph, graph, 0),
-				"cuGraphInstantiateWithFlags");
+		r = MM_GPU_CALL(dev, cuGraphInstantiateWithFlags, &e->graph, graph, 0);
 	if (graph)
 		dev->gpu.cuGraphDestroy(graph);
 	return r;
@@ -210,8 +214,7 @@ static int engine_replay_step(struct mm_gpu_engine *e)
 	r = mm_step_replay(t->client, NULL);
 	if (r)
 		return mm_gpu_tenant_fail(t, r, "a replay");
-	return mm_gpu_call(t->dev, t->dev->gpu.cuGraphLaunch(e->graph, t->dev->stream),
-			   "cuGraphLaunch");
+	return MM_GPU_CALL(t->dev, cuGraphLaunch, e->graph, t->dev->stream);
 }
 
 /* Computes one step. Return: as mm_step_end(); -ECANCELED: the step must be run again. */
@@ -224,8 +227,7 @@ static int engine_compute_step(struct mm_gpu_engine *e, CUevent end)
 		return mm_gpu_tenant_fail(t, r, "a step");
 	r = e->captured ? engine_replay_step(e) : layers_enqueue(e);
 	if (!r)
-		r = mm_gpu_call(t->dev, t->dev->gpu.cuEventRecord(end, t->dev->stream),
-				"cuEventRecord");
+		r = MM_GPU_CALL(t->dev, cuEventRecord, end, t->dev->stream);
 	if (r) {
 		mm_step_abandon(t->client, t->dev->stream);
 		return r;
@@ -250,18 +252,4 @@ int mm_gpu_engine_step(struct mm_gpu_engine *e, double *ret_s)
 				"the time of a step");
 	*ret_s = (double)ms / 1e3;
 	return r ? r : mm_bench_mmd_pause(&e->tenant->mmd, 0, dev->bench->err);
-}
-
-int mm_gpu_engine_steps(struct mm_gpu_engine *e, uint32_t steps, struct mm_series *series)
-{
-	double before = 0, now = 0;
-	int r = 0;
-
-	for (uint32_t i = 0; !r && i < WARMUP_STEPS + steps; i++) {
-		before = now;
-		r = mm_gpu_engine_step(e, &now);
-		if (!r && i >= WARMUP_STEPS)
-			mm_series_add(series, (before + now) / 2);
-	}
-	return r;
 }

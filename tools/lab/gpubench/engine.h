@@ -30,6 +30,15 @@ void mm_gpu_module_close(struct mm_gpu_module *m);
 /* Launches a kernel on dev->stream. @args: the struct of the kernel's arguments. */
 int mm_gpu_launch(struct mm_gpu_module *m, enum mm_kernel kernel, const void *args);
 
+/* A device and its kernels: what the state of most groups begins with. */
+struct mm_gpu_bed {
+	struct mm_gpu_dev dev;
+	struct mm_gpu_module module;
+};
+
+int mm_gpu_bed_open(struct mm_gpu_bed *bed, struct mm_gpu_bench *bench);
+void mm_gpu_bed_close(struct mm_gpu_bed *bed);
+
 struct mm_gpu_load {
 	struct mm_gpu_module *module;
 	struct mm_gpu_range x, y;
@@ -63,14 +72,4 @@ void mm_gpu_engine_drop_graph(struct mm_gpu_engine *e);
 /* Runs a step. @ret_s: device time since the end of the previous step; 0 for the first one. */
 int mm_gpu_engine_step(struct mm_gpu_engine *e, double *ret_s);
 
-/**
- * mm_gpu_engine_steps() - time @steps steps, after some that do not count
- * @series: gets for each pair of successive steps their mean, because with two slots and an odd
- *          number of cycling layers every second step differs
- */
-int mm_gpu_engine_steps(struct mm_gpu_engine *e, uint32_t steps, struct mm_series *series);
-
 void mm_gpu_engine_close(struct mm_gpu_engine *e);
-
-/* Measures the results of part `stream`, with the page size of @tenant's mmd, for part `pages`. */
-int mm_gpu_stream_pages(struct mm_gpu_tenant *tenant, const struct mm_gpu_host *host);

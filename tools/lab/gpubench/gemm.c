@@ -11,17 +11,21 @@
  *            `fixed_wide` has twice as many rows.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/lab/gpubench/engine.h"
-#include "tools/lab/gpubench/parts.h"
+#include "tools/lab/gpubench/groups.h"
 
 #define PRODUCTS_MIN 4u
 #define COPIES_MAX   32u
 #define SQUARE       8192u
+#define RESULTS_MAX  65536u /* numbers that are compared */
+#define TOLERANCE    0.02
 #define REHEARSED    128u /* size of the square product in a rehearsal */
 
 struct gemm_matrix {
@@ -46,53 +50,36 @@ static const uint32_t batches[] = { 1, 8, 16, 64, 128, 256, 2048 };
 static const uint32_t few_batches[] = { 1, 64, 2048 };
 static const uint32_t rehearsed_batches[] = { 1, 70 };
 
+/* The first values of a case are by way. */
 enum gemm_way { FAST, FIXED, WIDE, KERNEL, WAYS };
+
+enum gemm_value { BOUND = WAYS };
 
 static const uint32_t product_rows[WAYS] = { [FIXED] = MM_GEMM_ROWS, [WIDE] = 2 * MM_GEMM_ROWS };
 
 struct gemm {
-	struct mm_gpu_dev dev;
-	struct mm_gpu_module module;
+	struct mm_gpu_bed bed;
 	struct mm_gemm *by[WAYS];
 	struct mm_gpu_range x, w, y, copied;
 	const struct gemm_matrix *matrices;
 	const uint32_t *batch;
-	uint32_t n_matrices, n_batches, square, copies;
-	struct mm_series took[WAYS], bound; /* seconds */
-	double bandwidth, rate;             /* the ceilings, as last measured */
+	uint32_t n_matrices, n_batches, square;
+	double bandwidth, rate; /* the ceilings, as last measured */
+	/* of a case */
+	struct gemm_matrix matrix;
+	uint32_t rows, copies;
+	float *results; /* of the fast product; some of them */
+	/* of a launch */
+	enum gemm_way way;
+	struct mm_gemm_args args;
 };
 
 static bool shapes_are_tiny(const struct gemm *g)
 {
-	return g->dev.bench->rehearsal && !g->dev.bench->timed;
+	return g->bed.dev.bench->rehearsal && !g->bed.dev.bench->timed;
 }
 
-/* ---- one measurement ---- */
-
-static int gemm_multiply(struct gemm *g, enum gemm_way way, const struct mm_gemm_args *a)
-{
-	return mm_gpu_call(&g->dev, mm_gemm_multiply(g->by[way], a, g->dev.stream),
-			   "a matrix product");
-}
-
-/* Times products with @copies copies of the weights, one after the other. */
-static int time_products(struct gemm *g, enum gemm_way way, const struct mm_gemm_args *of,
-			 uint32_t copies, double *ret_s)
-{
-	const uint64_t bytes = (uint64_t)of->outputs * of->k * 2;
-	const uint32_t n = MM_MAX(copies, PRODUCTS_MIN);
-	struct mm_gemm_args a = *of;
-	int r = mm_gpu_time_begin(&g->dev);
-
-	for (uint32_t i = 0; !r && i < n; i++) {
-		a.w_va = of->w_va + i % copies * bytes;
-		r = gemm_multiply(g, way, &a);
-	}
-	if (!r)
-		r = mm_gpu_time_end(&g->dev, ret_s);
-	*ret_s /= n;
-	return r;
-}
+/* ---- products ---- */
 
 static struct mm_gemm_args args_of(const struct gemm *g, const struct gemm_matrix *m, uint32_t rows)
 {
@@ -107,20 +94,24 @@ static struct mm_gemm_args args_of(const struct gemm *g, const struct gemm_matri
 				      .y_rows = mm_gemm_room(g->by[WIDE], rows) };
 }
 
-static int measure_ceilings(struct gemm *g)
+static int gemm_enqueue(void *state, uint32_t i)
 {
-	const struct gemm_matrix square = { "", "", g->square, g->square };
-	const struct mm_gemm_args a = args_of(g, &square, g->square);
-	const uint64_t half = g->copied.bytes / 2;
-	double took_s = 0;
-	int r = mm_gpu_time_copy(&g->dev, g->copied.va, half, &took_s);
+	struct gemm *g = state;
+	struct mm_gemm_args a = g->args;
 
-	if (r)
-		return r;
-	g->bandwidth = 2 * (double)half / took_s;
-	r = time_products(g, FAST, &a, 1, &took_s);
-	g->rate = 2 * (double)g->square * g->square * g->square / took_s;
-	return r;
+	a.w_va += i % g->copies * ((uint64_t)a.outputs * a.k * 2);
+	return mm_gpu_call(&g->bed.dev, mm_gemm_multiply(g->by[g->way], &a, g->bed.dev.stream),
+			   "a matrix product");
+}
+
+/* Times products with @copies copies of the weights, one after the other. */
+static int time_products(struct gemm *g, enum gemm_way way, const struct gemm_matrix *m,
+			 uint32_t rows, uint32_t copies, double *ret_s)
+{
+	g->way = way;
+	g->args = args_of(g, m, rows);
+	g->copies = copies;
+	return mm_gpu_time_calls(&g->bed.dev, gemm_enqueue, g, MM_MAX(copies, PRODUCTS_MIN), ret_s);
 }
 
 static double bytes_of(const struct gemm_matrix *m, uint32_t rows)
@@ -133,90 +124,154 @@ static double operations_of(const struct gemm_matrix *m, uint32_t rows)
 	return 2.0 * rows * m->outputs * m->k;
 }
 
-static int gemm_measure(struct gemm *g, const struct gemm_matrix *m, uint32_t rows, bool counts)
-{
-	const struct mm_gemm_args a = args_of(g, m, rows);
-	double took_s[WAYS] = { 0 };
-	int r = measure_ceilings(g);
+/* ---- the sides ---- */
 
-	for (enum gemm_way way = 0; !r && way < WAYS; way++)
-		if (way != KERNEL || rows == 1)
-			r = time_products(g, way, &a, g->copies, &took_s[way]);
-	if (r || !counts)
+static int ceilings_run(void *state, uint32_t which, double *value)
+{
+	struct gemm *g = state;
+	const struct gemm_matrix square = { "", "", g->square, g->square };
+	const uint64_t half = g->copied.bytes / 2;
+	double took_s = 0;
+	int r = mm_gpu_time_copy(&g->bed.dev, g->copied.va, half, &took_s);
+
+	if (r)
 		return r;
-	mm_series_add(&g->bound,
-		      MM_MAX(bytes_of(m, rows) / g->bandwidth, operations_of(m, rows) / g->rate));
-	for (enum gemm_way way = 0; way < WAYS; way++)
-		if (took_s[way] > 0)
-			mm_series_add(&g->took[way], took_s[way]);
+	g->bandwidth = 2 * (double)half / took_s;
+	r = time_products(g, FAST, &square, g->square, 1, &took_s);
+	g->rate = 2 * (double)g->square * g->square * g->square / took_s;
+	value[which] = MM_MAX(bytes_of(&g->matrix, g->rows) / g->bandwidth,
+			      operations_of(&g->matrix, g->rows) / g->rate);
+	return r;
+}
+
+static int products_run(void *state, uint32_t which, double *value)
+{
+	struct gemm *g = state;
+	const uint64_t bytes = (uint64_t)g->matrix.outputs * g->matrix.k * 2;
+	const uint32_t copies = (uint32_t)MM_MIN(MM_MAX(g->w.bytes / bytes, 1u), COPIES_MAX);
+
+	if (which == KERNEL && g->rows != 1)
+		return MM_E_EMPTY;
+	return time_products(g, which, &g->matrix, g->rows, copies, &value[which]);
+}
+
+static uint64_t results_checked(const struct gemm *g)
+{
+	return MM_MIN((uint64_t)g->rows * g->matrix.outputs, RESULTS_MAX);
+}
+
+/*
+ * Multiplies once more with the first copy of the weights, and compares with the fast product. Sums
+ * of other orders differ by less than @TOLERANCE; another product differs by about 1.4.
+ */
+static int products_check(void *state, uint32_t which)
+{
+	struct gemm *g = state;
+	struct mm_gpu_dev *dev = &g->bed.dev;
+	const uint64_t n = results_checked(g);
+	mm_cleanup(mm_free_ptr) float *have = malloc(n * sizeof(*have));
+	double off = 0, all = 0;
+	int r = mm_gpu_poison(dev, g->y.va, n);
+
+	if (!have)
+		return mm_gpu_fail(dev->bench, -ENOMEM, "out of memory");
+	if (!r)
+		r = gemm_enqueue(g, 0);
+	if (!r)
+		r = mm_gpu_call(dev, dev->gpu.cuStreamSynchronize(dev->stream), "a product");
+	if (!r)
+		r = mm_gpu_check_numbers(dev, g->y.va, n);
+	if (!r)
+		r = MM_GPU_CALL(dev, cuMemcpyDtoH, which == FAST ? g->results : have, g->y.va,
+				n * sizeof(*have));
+	for (uint64_t i = 0; !r && which != FAST && i < n; i++) {
+		const double want = (double)g->results[i];
+
+		off += ((double)have[i] - want) * ((double)have[i] - want);
+		all += want * want;
+	}
+	if (!r && sqrt(off) > TOLERANCE * sqrt(all))
+		r = mm_gpu_fail(dev->bench, -EBADMSG, "a wrong result: it is off by %.3g of it",
+				sqrt(off / all));
+	return r;
+}
+
+/* ---- the statement ---- */
+
+static const struct mm_gpu_param gemm_params[] = {
+	MM_GPU_PARAM("model", struct gemm, matrix.model),
+	MM_GPU_PARAM("matrix", struct gemm, matrix.name),
+	MM_GPU_PARAM("rows", struct gemm, rows),
+	{ 0 },
+};
+
+static json_t *gemm_more(const void *state, const struct mm_gpu_row *row,
+			 const struct mm_summary *values)
+{
+	const struct gemm *g = state;
+	const double median = values[row->figure].median;
+
+	return json_pack("{s:i,s:i,s:f,s:f,s:f,s:f}", "outputs", (int)g->matrix.outputs, "k",
+			 (int)g->matrix.k, "bytes_per_s", bytes_of(&g->matrix, g->rows) / median,
+			 "flops", operations_of(&g->matrix, g->rows) / median, "copy_bytes_per_s",
+			 g->bandwidth, "square_flops", g->rate);
+}
+
+static const struct mm_gpu_side gemm_sides[] = {
+	{ "the ceilings", BOUND, .run = ceilings_run },
+	{ "cuBLAS", FAST, .run = products_run, .check = products_check },
+	{ "cuBLAS of a constant size", FIXED, .run = products_run, .check = products_check },
+	{ "cuBLAS of a larger constant size", WIDE, .run = products_run, .check = products_check },
+	{ "the kernel", KERNEL, .run = products_run, .check = products_check },
+};
+
+static const struct mm_gpu_row gemm_rows[] = {
+	{ "product", "a matrix product by cuBLAS at the batch's size", MM_GPU_SECONDS, FAST,
+	  .reference = BOUND,
+	  .reference_name =
+		  "the longer of its bytes by a copy's rate, its operations by a square's",
+	  .computed = gemm_more },
+	{ "fixed", "the same by products of always 64 rows", MM_GPU_SECONDS, FIXED,
+	  .reference = FAST, .reference_name = "one product of the batch's size",
+	  .computed = gemm_more },
+	{ "fixed_wide", "the same by products of always 128 rows", MM_GPU_SECONDS, WIDE,
+	  .reference = FAST, .reference_name = "one product of the batch's size",
+	  .computed = gemm_more },
+	{ "kernel", "the same of one row by our own kernel", MM_GPU_SECONDS, KERNEL,
+	  .reference = FAST, .reference_name = "the same by cuBLAS", .computed = gemm_more },
+};
+
+static void gemm_sweep(const void *state, uint32_t *ret_sizes)
+{
+	const struct gemm *g = state;
+
+	ret_sizes[0] = g->n_matrices;
+	ret_sizes[1] = g->n_batches;
+}
+
+static int gemm_prepare(void *state, const uint32_t *at)
+{
+	struct gemm *g = state;
+
+	g->matrix = g->matrices[at[0]];
+	g->rows = g->batch[at[1]];
 	return 0;
 }
 
-/* ---- telling ---- */
-
-static int way_report(struct gemm *g, const char *name, const struct gemm_matrix *m, uint32_t rows,
-		      enum gemm_way way, const struct mm_series *reference,
-		      const char *reference_name)
-{
-	const double median = mm_series_summary(&g->took[way]).median;
-	const struct mm_gpu_result result = {
-		.name = name,
-		.unit = "s",
-		.figure = &g->took[way],
-		.reference = reference,
-		.reference_name = reference_name,
-		.params = json_pack("{s:s,s:s,s:i}", "model", m->model, "matrix", m->name, "rows",
-				    (int)rows),
-		.more = json_pack("{s:i,s:i,s:f,s:f,s:f,s:f}", "outputs", (int)m->outputs, "k",
-				  (int)m->k, "bytes_per_s", bytes_of(m, rows) / median, "flops",
-				  operations_of(m, rows) / median, "copy_bytes_per_s", g->bandwidth,
-				  "square_flops", g->rate),
-	};
-
-	return mm_gpu_result(g->dev.bench, &result);
-}
-
-static int gemm_report(struct gemm *g, const struct gemm_matrix *m, uint32_t rows)
-{
-	int r = way_report(
-		g, "product", m, rows, FAST, &g->bound,
-		"the longer of its bytes by a copy's rate, its operations by a square's");
-
-	if (!r)
-		r = way_report(g, "fixed", m, rows, FIXED, &g->took[FAST],
-			       "one product of the batch's size");
-	if (!r)
-		r = way_report(g, "fixed_wide", m, rows, WIDE, &g->took[FAST],
-			       "one product of the batch's size");
-	if (!r && g->took[KERNEL].n)
-		r = way_report(g, "kernel", m, rows, KERNEL, &g->took[FAST], "the same by cuBLAS");
-	for (enum gemm_way way = 0; way < WAYS; way++)
-		mm_series_done(&g->took[way]);
-	mm_series_done(&g->bound);
-	return r;
-}
+static const struct mm_gpu_measurement gemm_products = {
+	.name = "product",
+	MM_GPU_STATEMENT(gemm_sides, gemm_rows),
+	.warm_up = 1,
+	.sweep = gemm_sweep,
+	.prepare = gemm_prepare,
+	.params = gemm_params,
+};
 
 /* ---- what is multiplied ---- */
 
-static int measure_matrix(struct gemm *g, const struct gemm_matrix *m)
-{
-	const uint64_t bytes = (uint64_t)m->outputs * m->k * 2;
-	int r = 0;
-
-	g->copies = (uint32_t)MM_MIN(MM_MAX(g->w.bytes / bytes, 1u), COPIES_MAX);
-	for (uint32_t i = 0; !r && i < g->n_batches; i++) {
-		mm_gpu_progress(g->dev.bench, "%s %s, %u rows", m->model, m->name, g->batch[i]);
-		for (uint32_t n = 0; !r && n <= g->dev.bench->sizes.repeat; n++)
-			r = gemm_measure(g, m, g->batch[i], n > 0);
-		if (!r)
-			r = gemm_report(g, m, g->batch[i]);
-	}
-	return r;
-}
-
 static void shapes_choose(struct gemm *g)
 {
-	const bool quick = g->dev.bench->opts.quick;
+	const bool quick = g->bed.dev.bench->opts.quick;
 
 	g->square = shapes_are_tiny(g) ? REHEARSED : SQUARE;
 	g->matrices = shapes_are_tiny(g) ? rehearsed : published;
@@ -243,21 +298,21 @@ static void extent_grow(struct extent *e, uint64_t rows, uint64_t outputs, uint6
 static int open_backends(struct gemm *g, const struct extent *e)
 {
 	static const char *const names[] = { "cuBLAS", "cuBLAS", "cuBLAS", "kernel" };
-	struct mm_gpu_bench *b = g->dev.bench;
+	struct mm_gpu_bench *b = g->bed.dev.bench;
 	char err[256] = "";
 	int r = 0;
 
 	for (enum gemm_way way = 0; !r && way < WAYS; way++) {
 		const struct mm_gemm_opts opts = {
 			.kind = way == KERNEL ? MM_GEMM_KERNEL : MM_GEMM_CUBLAS,
-			.module = g->module.module,
+			.module = g->bed.module.module,
 			.fast = way == FAST,
 			.rows = product_rows[way],
 			.max_tokens = (uint32_t)e->rows,
 			.max_k = (uint32_t)e->k,
 		};
 
-		r = mm_gemm_open(&g->dev.gpu, &opts, &g->by[way], err, sizeof(err));
+		r = mm_gemm_open(&g->bed.dev.gpu, &opts, &g->by[way], err, sizeof(err));
 		if (r)
 			mm_gpu_fail(b, r, "%s: %s", names[way], err);
 	}
@@ -270,7 +325,7 @@ static int open_backends(struct gemm *g, const struct extent *e)
 
 static int open_matrices(struct gemm *g)
 {
-	const uint64_t least = g->dev.bench->sizes.buffer_bytes;
+	const uint64_t least = g->bed.dev.bench->sizes.buffer_bytes;
 	struct extent e = { 0 };
 	int r;
 
@@ -280,18 +335,18 @@ static int open_matrices(struct gemm *g)
 			    g->matrices[m].k);
 	r = open_backends(g, &e);
 	if (!r)
-		r = mm_gpu_range_open(&g->dev, e.x * 4, 0, &g->x);
+		r = mm_gpu_range_open(&g->bed.dev, e.x * 4, 0, &g->x);
 	if (!r)
-		r = mm_gpu_range_open(&g->dev, MM_MAX(e.w * 2, least), 0, &g->w);
+		r = mm_gpu_range_open(&g->bed.dev, MM_MAX(e.w * 2, least), 0, &g->w);
 	if (!r)
-		r = mm_gpu_range_open(&g->dev, e.y * 4, 0, &g->y);
+		r = mm_gpu_range_open(&g->bed.dev, e.y * 4, 0, &g->y);
 	if (!r)
-		r = mm_gpu_range_open(&g->dev, 2 * least, 0, &g->copied);
+		r = mm_gpu_range_open(&g->bed.dev, 2 * least, 0, &g->copied);
 	if (!r)
-		r = mm_gpu_randomize(&g->dev, g->x.va, g->x.bytes, true);
+		r = mm_gpu_randomize(&g->bed.dev, g->x.va, g->x.bytes, true);
 	if (!r)
-		r = mm_gpu_randomize(&g->dev, g->w.va, g->w.bytes, true);
-	return r ? r : mm_gpu_randomize(&g->dev, g->copied.va, g->copied.bytes, false);
+		r = mm_gpu_randomize(&g->bed.dev, g->w.va, g->w.bytes, true);
+	return r ? r : mm_gpu_randomize(&g->bed.dev, g->copied.va, g->copied.bytes, false);
 }
 
 /* Names the software GPU's cuBLAS, which is in the folder of the programs. */
@@ -310,28 +365,41 @@ static int name_library(const struct mm_gpu_bench *b)
 	return 0;
 }
 
-int mm_gpu_gemm_run(struct mm_gpu_bench *bench)
+static int gemm_open(void *state, struct mm_gpu_bench *bench)
 {
-	struct gemm g = { 0 };
+	struct gemm *g = state;
 	int r = name_library(bench);
 
 	if (!r)
-		r = mm_gpu_dev_open(&g.dev, bench);
-	if (!r)
-		r = mm_gpu_module_open(&g.module, &g.dev);
-	if (!r) {
-		shapes_choose(&g);
-		r = open_matrices(&g);
-	}
-	for (uint32_t m = 0; !r && m < g.n_matrices; m++)
-		r = measure_matrix(&g, &g.matrices[m]);
-	for (enum gemm_way way = 0; way < WAYS; way++)
-		mm_gemm_close(g.by[way]);
-	mm_gpu_range_close(&g.dev, &g.x);
-	mm_gpu_range_close(&g.dev, &g.w);
-	mm_gpu_range_close(&g.dev, &g.y);
-	mm_gpu_range_close(&g.dev, &g.copied);
-	mm_gpu_module_close(&g.module);
-	mm_gpu_dev_close(&g.dev);
-	return r;
+		r = mm_gpu_bed_open(&g->bed, bench);
+	if (r)
+		return r;
+	g->results = malloc(RESULTS_MAX * sizeof(*g->results));
+	if (!g->results)
+		return mm_gpu_fail(bench, -ENOMEM, "out of memory");
+	shapes_choose(g);
+	return open_matrices(g);
 }
+
+static void gemm_close(void *state)
+{
+	struct gemm *g = state;
+
+	for (enum gemm_way way = 0; way < WAYS; way++)
+		mm_gemm_close(g->by[way]);
+	mm_gpu_range_close(&g->bed.dev, &g->x);
+	mm_gpu_range_close(&g->bed.dev, &g->w);
+	mm_gpu_range_close(&g->bed.dev, &g->y);
+	mm_gpu_range_close(&g->bed.dev, &g->copied);
+	mm_gpu_bed_close(&g->bed);
+	free(g->results);
+}
+
+const struct mm_gpu_group mm_gpu_gemm = {
+	.name = "gemm",
+	.what = "matrix products, against bandwidth and arithmetic",
+	.state_bytes = sizeof(struct gemm),
+	.open = gemm_open,
+	.close = gemm_close,
+	.measurements = (const struct mm_gpu_measurement *const[]){ &gemm_products, NULL },
+};

@@ -16,38 +16,25 @@
 #include <unistd.h>
 
 #include "libclient/support/cleanup.h"
+#include "libclient/support/options.h"
 #include "tools/lab/common/device.h"
 #include "tools/lab/common/dirs.h"
 #include "tools/lab/gpubench/device.h"
-#include "tools/lab/gpubench/parts.h"
+#include "tools/lab/gpubench/groups.h"
 #include "tools/lab/common/procs.h"
 
 #define LINE_BYTES     16384 /* longest line of a result */
 #define POLL_MS        20
 #define LOOK_S         300 /* timeout for describing the device; generous, for a slow host */
-#define EXIT_NO_DEVICE 77
+#define EXIT_NO_DEVICE 4   /* of a child */
+#define EXIT_ABSENT    3
 
-/* Parts run in this order; those with a goal come first. */
-const struct mm_gpu_part mm_gpu_parts[] = {
-	{ "stream", "bringing layers in, against a bare loop of copies", mm_gpu_stream_run },
-	{ "grant", "KV memory, wanted to usable, against bare import and against creation",
-	  mm_gpu_grant_run },
-	{ "decode", "steps whose layers cycle, against max(computation, transfer)",
-	  mm_gpu_decode_run },
-	{ "overhead", "an engine with nothing remapped, against itself on plain allocations",
-	  mm_gpu_overhead_run },
-	{ "attention", "paged attention, against the bandwidth of a copy", mm_gpu_attention_run },
-	{ "gemm", "matrix products, against bandwidth and arithmetic", mm_gpu_gemm_run },
-	{ "memops", "the gates of a step: 2n stream operations, plain and captured",
-	  mm_gpu_memops_run },
-	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
-	{ "pages", "streaming, plan changes and reading, by page size", mm_gpu_pages_run },
-	{ "kernels", "kernels that are bound by memory, against the bandwidth of a copy",
-	  mm_gpu_kernels_run },
-	{ 0 },
+/* Groups run in this order; those with a goal come first. */
+const struct mm_gpu_group *const mm_gpu_groups[] = {
+	&mm_gpu_stream,    &mm_gpu_grant,   &mm_gpu_decode, &mm_gpu_overhead,
+	&mm_gpu_attention, &mm_gpu_gemm,    &mm_gpu_memops, &mm_gpu_scrub,
+	&mm_gpu_pages,     &mm_gpu_kernels, NULL,
 };
-
-static const struct mm_gpu_part device_part = { "device", "", mm_gpu_device_run };
 
 struct gpu {
 	struct mm_gpu_bench bench;
@@ -178,7 +165,7 @@ static int gpu_prepare(struct gpu *g)
 		return r;
 	r = gpubench_set_environment(b);
 	if (r) {
-		fprintf(stderr, "mmbench: %s: %s\n", b->work_dir, strerror(-r));
+		fprintf(stderr, "gpubench: %s: %s\n", b->work_dir, strerror(-r));
 		return r;
 	}
 	g->results = json_array();
@@ -190,14 +177,19 @@ static int gpu_prepare(struct gpu *g)
 		return 0;
 	g->out = fopen(b->opts.out_path, "ae");
 	if (!g->out)
-		fprintf(stderr, "mmbench: %s: %m\n", b->opts.out_path);
+		fprintf(stderr, "gpubench: %s: %m\n", b->opts.out_path);
 	return g->out ? 0 : -ENOENT;
 }
 
-/* ---- a part ---- */
+/* ---- a part: a group, or, if that is NULL, what describes the device ---- */
+
+static const char *part_name(const struct mm_gpu_group *part)
+{
+	return part ? part->name : "device";
+}
 
 /* Runs a part in the child process, and exits. */
-_Noreturn static void be_part(struct mm_gpu_bench *b, const struct mm_gpu_part *part, int out,
+_Noreturn static void be_part(struct mm_gpu_bench *b, const struct mm_gpu_group *part, int out,
 			      pid_t parent)
 {
 	json_t *line;
@@ -211,14 +203,16 @@ _Noreturn static void be_part(struct mm_gpu_bench *b, const struct mm_gpu_part *
 	mm_close_fd(&b->signals);
 	b->signals = mm_signals_open();
 	b->out = out;
-	b->part = part->name;
-	r = b->signals < 0 ? b->signals : part->run(b);
+	b->part = part_name(part);
+	r = b->signals;
+	if (r >= 0)
+		r = part ? mm_gpu_measure(b, part) : mm_gpu_device_run(b);
 	if (!r)
 		exit(0);
-	line = json_pack("{s:s,s:s}", "part", part->name, "error", *b->err ? b->err : strerror(-r));
+	line = json_pack("{s:s,s:s}", "part", b->part, "error", *b->err ? b->err : strerror(-r));
 	text = line ? json_dumps(line, JSON_COMPACT) : NULL;
 	dprintf(out, "%s\n", text ? text : "{\"error\":\"out of memory\"}");
-	_exit(r == -EOPNOTSUPP ? 3 : r == -ENODEV ? EXIT_NO_DEVICE : 1);
+	_exit(r == -EOPNOTSUPP ? EXIT_ABSENT : r == -ENODEV ? EXIT_NO_DEVICE : 1);
 }
 
 static void line_keep(struct gpu *g, json_t *line)
@@ -286,7 +280,7 @@ static enum outcome outcome_of(int status, char *why, size_t why_bytes)
 	switch (WEXITSTATUS(status)) {
 	case 0:
 		return DONE;
-	case 3:
+	case EXIT_ABSENT:
 		return ABSENT;
 	case EXIT_NO_DEVICE:
 		return NO_DEVICE;
@@ -320,10 +314,10 @@ static enum outcome wait_part(struct gpu *g, uint64_t timeout_s, pid_t pid, int 
 	}
 }
 
-static enum outcome start_and_wait(struct gpu *g, const struct mm_gpu_part *part, char *why,
+static enum outcome start_and_wait(struct gpu *g, const struct mm_gpu_group *part, char *why,
 				   size_t why_bytes)
 {
-	const uint64_t timeout_s = part == &device_part ? LOOK_S : g->bench.opts.timeout_s;
+	const uint64_t timeout_s = part ? g->bench.opts.timeout_s : LOOK_S;
 	const pid_t parent = getpid();
 	enum outcome outcome;
 	int ends[2];
@@ -351,7 +345,7 @@ static enum outcome start_and_wait(struct gpu *g, const struct mm_gpu_part *part
 	return outcome;
 }
 
-static enum outcome run_part(struct gpu *g, const struct mm_gpu_part *part)
+static enum outcome run_part(struct gpu *g, const struct mm_gpu_group *part)
 {
 	const uint64_t since_ns = mm_now_ns();
 	char why[MM_SERVE_ERROR_BYTES] = "";
@@ -359,14 +353,14 @@ static enum outcome run_part(struct gpu *g, const struct mm_gpu_part *part)
 	const double seconds = (double)(mm_now_ns() - since_ns) / (double)MM_NS_PER_S;
 	json_t *line;
 
+	g->bench.part = part_name(part);
 	if (outcome != DONE)
-		fprintf(stderr, "mmbench: gpu: %s: %s%s%s\n", part->name, outcome_names[outcome],
-			*why ? ": " : "", why);
-	if (part == &device_part)
+		mm_gpu_progress(&g->bench, "%s%s%s", outcome_names[outcome], *why ? ": " : "", why);
+	if (!part)
 		return outcome;
 	if (outcome == DONE)
-		fprintf(stderr, "mmbench gpu: %s: done in %.1f s\n", part->name, seconds);
-	line = json_pack("{s:s,s:s,s:f}", "part", part->name, "outcome", outcome_names[outcome],
+		mm_gpu_progress(&g->bench, "done in %.1f s", seconds);
+	line = json_pack("{s:s,s:s,s:f}", "part", g->bench.part, "outcome", outcome_names[outcome],
 			 "seconds", seconds);
 	if (outcome != DONE)
 		json_object_set_new(line, "why", json_string(why));
@@ -401,10 +395,10 @@ static json_t *header_json(const struct gpu *g)
 
 	gmtime_r(&now, &utc);
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	return json_pack("{s:i,s:s,s:s,s:s,s:s,s:O,s:b,s:b,s:b}", "schema", 1, "command", "gpu",
-			 "version", MM_VERSION, "commit", MM_COMMIT, "date", date, "device",
-			 g->device, "rehearsal", b->rehearsal, "modelled", b->timed, "quick",
-			 b->opts.quick);
+	return json_pack("{s:i,s:s,s:s,s:s,s:s,s:O,s:b,s:b,s:b}", "schema", 1, "command",
+			 "gpubench", "version", MM_VERSION, "commit", MM_COMMIT, "date", date,
+			 "device", g->device, "rehearsal", b->rehearsal, "modelled", b->timed,
+			 "quick", b->opts.quick);
 }
 
 static void gpubench_report_json(const struct gpu *g)
@@ -446,48 +440,43 @@ static void report_table(const struct gpu *g)
 
 static int parts_run(struct gpu *g)
 {
-	enum outcome outcome = run_part(g, &device_part);
+	enum outcome outcome = run_part(g, NULL);
 	json_t *first;
 
 	if (outcome != DONE)
-		return outcome == NO_DEVICE ? EXIT_NO_DEVICE : 1;
+		return MM_EXIT_FAILED;
 	/* The device is asked, because the driver's name need not show it. */
 	g->bench.rehearsal = json_is_true(json_object_get(g->device, "rehearsal"));
 	choose_sizes(&g->bench);
 	first = header_json(g);
 	write_out(g, first);
 	json_decref(first);
-	for (uint32_t i = 0; mm_gpu_parts[i].name; i++) {
+	for (uint32_t i = 0; mm_gpu_groups[i]; i++)
+		g->bench.parts += g->bench.opts.part[i];
+	for (uint32_t i = 0; mm_gpu_groups[i]; i++) {
 		if (!g->bench.opts.part[i])
 			continue;
-		if (run_part(g, &mm_gpu_parts[i]) == INTERRUPTED)
+		g->bench.part_at++;
+		if (run_part(g, mm_gpu_groups[i]) == INTERRUPTED)
 			break;
 	}
 	if (g->bench.opts.json)
 		gpubench_report_json(g);
 	else
 		report_table(g);
-	if (fflush(stdout) || ferror(stdout)) {
-		fputs("mmbench: standard output: cannot be written\n", stderr);
-		return 1;
-	}
-	return g->failed ? 1 : 0;
+	return g->failed ? MM_EXIT_FAILED : MM_EXIT_DONE;
 }
 
-int mm_bench_gpu(int argc, char **argv)
+int mm_gpu_run(const struct mm_gpu_opts *opts)
 {
 	mm_cleanup(gpu_put) struct gpu *g = calloc(1, sizeof(*g));
-	int r;
 
 	if (!g) {
-		fputs("mmbench: out of memory\n", stderr);
-		return 1;
+		fputs("gpubench: out of memory\n", stderr);
+		return MM_EXIT_FAILED;
 	}
+	g->bench.opts = *opts;
 	g->bench.signals = -1;
 	g->device = json_object();
-	r = mm_gpu_options(argc, argv, &g->bench.opts);
-	if (r)
-		return r < 0 ? 2 : 0;
-	r = gpu_prepare(g);
-	return r ? 1 : parts_run(g);
+	return gpu_prepare(g) ? MM_EXIT_FAILED : parts_run(g);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpubench - `mmbench gpu`: costs of the mechanism on this device, each against a reference
+ * gpubench - costs of the mechanism on this device, each against a reference
  *
  * Concept:   A part measures one thing. It runs in a child process of its own, which opens the
  *            driver, starts an mmd where it needs one, and writes a line of JSON for each result
@@ -26,15 +26,9 @@
 
 #define MM_GPU_PAGES_MAX 8
 
-struct mm_gpu_bench;
+struct mm_gpu_group;
 
-struct mm_gpu_part {
-	const char *name;
-	const char *what; /* for --list */
-	int (*run)(struct mm_gpu_bench *bench);
-};
-
-extern const struct mm_gpu_part mm_gpu_parts[]; /* the last one has no name */
+extern const struct mm_gpu_group *const mm_gpu_groups[]; /* ends with NULL */
 #define MM_GPU_PARTS_MAX 16
 
 struct mm_gpu_opts {
@@ -46,14 +40,14 @@ struct mm_gpu_opts {
 	uint32_t repeat;  /* 0: as suits the device */
 	uint64_t timeout_s;
 	const char *out_path, *keep_dir, *kernels, *model;
-	bool quick, json;
+	bool quick, json, list;
 };
 
-/*
- * Reads the command line. Return: 0; 1 there is nothing more to do; negative errno with a sentence
- * on stderr.
- */
+/* Reads the command line. Return: -1 the program is to run; else its exit status. */
 int mm_gpu_options(int argc, char **argv, struct mm_gpu_opts *ret_opts);
+
+/* Writes what is left of standard output, before main() returns. Return: the exit status. */
+int mm_gpu_flush(int status);
 
 struct mm_gpu_shape { /* shape of a model of OPT's family */
 	uint32_t layers, hidden, heads, vocab, positions;
@@ -86,14 +80,22 @@ struct mm_gpu_bench {
 	char bin_dir[PATH_MAX], work_dir[PATH_MAX];
 	int signals, out;
 	const char *part;
+	uint32_t part_at, parts; /* counted from 1, of those that were asked for */
 	char err[MM_SERVE_ERROR_BYTES];
 };
 
 /* Writes a sentence into bench->err. Return: @error. */
 MM_PRINTF(3, 4) int mm_gpu_fail(struct mm_gpu_bench *bench, int error, const char *format, ...);
 
-/* Prints a line on stderr: what is measured now. */
+/* Prints a line on stderr. */
 MM_PRINTF(2, 3) void mm_gpu_progress(const struct mm_gpu_bench *bench, const char *format, ...);
+
+/* Shows which round of which case runs: each on a terminal, in one line; else only the case. */
+void mm_gpu_progress_round(const struct mm_gpu_bench *bench, const char *label, uint32_t round,
+			   uint32_t rounds);
+
+/* Prints parameters as " page=2M rows=4"; sizes get a unit. */
+void mm_gpu_params_print(const json_t *params, char *text, size_t bytes);
 
 struct mm_gpu_result {
 	const char *name;
@@ -112,5 +114,8 @@ int mm_gpu_result(struct mm_gpu_bench *bench, const struct mm_gpu_result *result
 /* Prints the JSON of a result as a row of a table. */
 void mm_gpu_row_print(const json_t *row, bool rehearsal);
 
-/* The subcommand `mmbench gpu`; @argv[0] is "gpu". Return: the exit status. */
-int mm_bench_gpu(int argc, char **argv);
+/* Prints all groups with their measurements: units, goals and references. */
+void mm_gpu_list(void);
+
+/* Runs the parts that the options name, and prints their results. Return: the exit status. */
+int mm_gpu_run(const struct mm_gpu_opts *opts);

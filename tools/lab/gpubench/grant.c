@@ -10,15 +10,26 @@
  *            time outside the driver's calls is that of rings, sockets and waking up.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "libclient/base/base.h"
+#include "tools/lab/gpubench/groups.h"
 #include "tools/lab/gpubench/lender.h"
-#include "tools/lab/gpubench/parts.h"
 #include "tools/lab/gpubench/tenant.h"
 
 enum grant_step { IMPORT, MAP, ACCESS, STEPS };
+
+/* The first STEPS values of each kind are by step. */
+enum grant_value {
+	STEP,
+	CALLS = STEP + STEPS,
+	BARE_STEP = CALLS + STEPS,
+	WHOLE = BARE_STEP + STEPS,
+	REST,
+	BARE,
+	CREATED,
+	CREATED_ONCE
+};
 
 /* The driver calls of libclient's service thread go through these functions, which time them. */
 static struct {
@@ -64,15 +75,13 @@ struct grant {
 	struct mm_gpu_dev dev;
 	struct mm_gpu_lender lender;
 	struct mm_gpu_tenant tenant;
-	struct mm_gpu_api table; /* the table for libclient */
-	uint64_t page_bytes;
+	struct mm_gpu_api table;    /* the table for libclient */
+	uint64_t page_bytes, bytes; /* of a page; of all of them */
 	uint32_t n;
 	CUdeviceptr va; /* where the references map their pages */
 	CUmemGenericAllocationHandle handle[MM_GPU_LENT_MAX];
 	int fds[MM_GPU_LENT_MAX];
 	uint32_t n_fds;
-	struct mm_series whole, rest, bare, created, created_once;
-	struct mm_series step[STEPS], bare_step[STEPS], calls[STEPS];
 };
 
 static double ns_to_seconds(uint64_t ns)
@@ -80,10 +89,30 @@ static double ns_to_seconds(uint64_t ns)
 	return (double)ns / (double)MM_NS_PER_S;
 }
 
+/* Writes a word to each page at @va and reads it back. */
+static int words_check(struct grant *g, CUdeviceptr va)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < g->n; i++) {
+		const uint32_t want = ~i;
+		uint32_t have = 0;
+
+		r = MM_GPU_CALL(&g->dev, cuMemcpyHtoD, va + i * g->page_bytes, &want, sizeof(want));
+		if (!r)
+			r = MM_GPU_CALL(&g->dev, cuMemcpyDtoH, &have, va + i * g->page_bytes,
+					sizeof(have));
+		if (!r && have != want)
+			r = mm_gpu_fail(g->dev.bench, -EBADMSG, "a wrong result: page %u", i);
+	}
+	return r;
+}
+
 /* ---- the figure ---- */
 
-static int pages_take_mapped(struct grant *g, bool counts)
+static int pages_take_mapped(void *state, uint32_t which, double *value)
 {
+	struct grant *g = state;
 	uint64_t since_ns, whole_ns, calls_ns = 0;
 	int r;
 
@@ -96,15 +125,29 @@ static int pages_take_mapped(struct grant *g, bool counts)
 	whole_ns = mm_now_ns() - since_ns;
 	if (r)
 		return mm_gpu_tenant_fail(&g->tenant, r, "KV memory");
-	for (int i = 0; counts && i < STEPS; i++) {
-		mm_series_add(&g->step[i], ns_to_seconds(watched.ns[i]));
-		mm_series_add(&g->calls[i], watched.calls[i]);
+	for (int i = 0; i < STEPS; i++) {
+		value[STEP + i] = ns_to_seconds(watched.ns[i]);
+		value[CALLS + i] = watched.calls[i];
 		calls_ns += watched.ns[i];
 	}
-	if (counts) {
-		mm_series_add(&g->whole, ns_to_seconds(whole_ns));
-		mm_series_add(&g->rest, ns_to_seconds(whole_ns - MM_MIN(whole_ns, calls_ns)));
-	}
+	value[which] = ns_to_seconds(whole_ns);
+	value[REST] = ns_to_seconds(whole_ns - MM_MIN(whole_ns, calls_ns));
+	return 0;
+}
+
+static int mapped_check(void *state, uint32_t which)
+{
+	struct grant *g = state;
+
+	(void)which;
+	return words_check(g, mm_kv_range_va(g->tenant.kv, 0));
+}
+
+static int mapped_return(void *state, uint32_t which)
+{
+	struct grant *g = state;
+
+	(void)which;
 	return mm_gpu_tenant_return(&g->tenant);
 }
 
@@ -115,31 +158,27 @@ static int set_access(struct grant *g, uint32_t first, uint32_t n)
 	const CUmemAccessDesc access = { .location = g->dev.prop.location,
 					 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 
-	return mm_gpu_call(&g->dev,
-			   g->dev.gpu.cuMemSetAccess(g->va + first * g->page_bytes,
-						     n * g->page_bytes, &access, 1),
-			   "cuMemSetAccess");
+	return MM_GPU_CALL(&g->dev, cuMemSetAccess, g->va + first * g->page_bytes,
+			   n * g->page_bytes, &access, 1);
 }
 
 static int grant_map_page(struct grant *g, uint32_t i)
 {
-	return mm_gpu_call(
-		&g->dev,
-		g->dev.gpu.cuMemMap(g->va + i * g->page_bytes, g->page_bytes, 0, g->handle[i], 0),
-		"cuMemMap");
+	return MM_GPU_CALL(&g->dev, cuMemMap, g->va + i * g->page_bytes, g->page_bytes, 0,
+			   g->handle[i], 0);
 }
 
-static int unmap_all(struct grant *g)
+static int pages_unmap(void *state, uint32_t which)
 {
+	struct grant *g = state;
 	int r = 0;
 
+	(void)which;
+
 	for (uint32_t i = 0; !r && i < g->n; i++) {
-		r = mm_gpu_call(&g->dev,
-				g->dev.gpu.cuMemUnmap(g->va + i * g->page_bytes, g->page_bytes),
-				"cuMemUnmap");
+		r = MM_GPU_CALL(&g->dev, cuMemUnmap, g->va + i * g->page_bytes, g->page_bytes);
 		if (!r)
-			r = mm_gpu_call(&g->dev, g->dev.gpu.cuMemRelease(g->handle[i]),
-					"cuMemRelease");
+			r = MM_GPU_CALL(&g->dev, cuMemRelease, g->handle[i]);
 	}
 	return r;
 }
@@ -149,16 +188,15 @@ static int import_all(struct grant *g)
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < g->n; i++)
-		r = mm_gpu_call(&g->dev,
-				g->dev.gpu.cuMemImportFromShareableHandle(
-					&g->handle[i], (void *)(uintptr_t)g->fds[i],
-					CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-				"cuMemImportFromShareableHandle");
+		r = MM_GPU_CALL(&g->dev, cuMemImportFromShareableHandle, &g->handle[i],
+				(void *)(uintptr_t)g->fds[i],
+				CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	return r;
 }
 
-static int pages_take_unmapped(struct grant *g, bool counts)
+static int pages_take_unmapped(void *state, uint32_t which, double *value)
 {
+	struct grant *g = state;
 	uint64_t ns[STEPS + 1] = { mm_now_ns() };
 	int r = import_all(g);
 
@@ -169,172 +207,162 @@ static int pages_take_unmapped(struct grant *g, bool counts)
 	if (!r)
 		r = set_access(g, 0, g->n);
 	ns[3] = mm_now_ns();
-	if (r)
-		return r;
-	for (int i = 0; counts && i < STEPS; i++)
-		mm_series_add(&g->bare_step[i], ns_to_seconds(ns[i + 1] - ns[i]));
-	if (counts)
-		mm_series_add(&g->bare, ns_to_seconds(ns[STEPS] - ns[0]));
-	return unmap_all(g);
+	for (int i = 0; i < STEPS; i++)
+		value[BARE_STEP + i] = ns_to_seconds(ns[i + 1] - ns[i]);
+	value[which] = ns_to_seconds(ns[STEPS] - ns[0]);
+	return r;
 }
 
-static int pages_create(struct grant *g, bool once, bool counts)
+static int pages_create(void *state, uint32_t which, double *value)
 {
+	struct grant *g = state;
 	const uint64_t since_ns = mm_now_ns();
-	double took_s;
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < g->n; i++) {
-		r = mm_gpu_call(
-			&g->dev,
-			g->dev.gpu.cuMemCreate(&g->handle[i], g->page_bytes, &g->dev.prop, 0),
-			"cuMemCreate");
+		r = MM_GPU_CALL(&g->dev, cuMemCreate, &g->handle[i], g->page_bytes, &g->dev.prop,
+				0);
 		if (!r)
 			r = grant_map_page(g, i);
-		if (!r && !once)
+		if (!r && which == CREATED)
 			r = set_access(g, i, 1);
 	}
-	if (!r && once)
+	if (!r && which == CREATED_ONCE)
 		r = set_access(g, 0, g->n);
-	took_s = ns_to_seconds(mm_now_ns() - since_ns);
-	if (counts)
-		mm_series_add(once ? &g->created_once : &g->created, took_s);
-	return r ? r : unmap_all(g);
+	value[which] = ns_to_seconds(mm_now_ns() - since_ns);
+	return r;
 }
 
-/* ---- a page size ---- */
-
-static int grant_report_row(struct grant *g, const char *name, const struct mm_series *figure,
-			    const struct mm_series *reference, const char *reference_name,
-			    struct mm_goal goal, const struct mm_series *calls)
+static int pages_check_words(void *state, uint32_t which)
 {
-	const struct mm_gpu_result result = {
-		.name = name,
-		.unit = "s",
-		.figure = figure,
-		.reference = reference,
-		.reference_name = reference_name,
-		.goal = goal,
-		.params = json_pack("{s:I,s:I}", "page", (json_int_t)g->page_bytes, "bytes",
-				    (json_int_t)(g->n * g->page_bytes)),
-		.more = calls ? json_pack("{s:f}", "calls", mm_series_summary(calls).median) : NULL,
-	};
+	struct grant *g = state;
 
-	return mm_gpu_result(g->dev.bench, &result);
+	(void)which;
+	return words_check(g, g->va);
 }
 
-static int grant_report(struct grant *g)
-{
-	static const char *const names[STEPS] = { "grant_import", "grant_map", "grant_access" };
-	static const char same[] = "the same calls in the bare import";
-	const struct mm_goal none = { 0 }, close = { MM_GOAL_AT_MOST, 1.2 };
-	const struct mm_goal fast = { MM_GOAL_AT_MOST, 1.0 / 5 };
-	int r = grant_report_row(g, "grant", &g->whole, &g->bare, "import, map, one set-access",
-				 close, NULL);
+/* ---- the statement ---- */
 
-	if (!r)
-		r = grant_report_row(g, "grant_create", &g->whole, &g->created,
-				     "create, map, set-access of each page", fast, NULL);
-	if (!r)
-		r = grant_report_row(g, "grant_create_once", &g->whole, &g->created_once,
-				     "create and map each page, one set-access", none, NULL);
-	for (int i = 0; !r && i < STEPS; i++)
-		r = grant_report_row(g, names[i], &g->step[i], &g->bare_step[i], same, none,
-				     &g->calls[i]);
-	return r ? r : grant_report_row(g, "grant_rest", &g->rest, NULL, NULL, none, NULL);
+static const struct mm_gpu_param grant_params[] = {
+	MM_GPU_PARAM("page", struct grant, page_bytes),
+	MM_GPU_PARAM("bytes", struct grant, bytes),
+	{ 0 },
+};
+
+static json_t *calls_more(const void *state, const struct mm_gpu_row *row,
+			  const struct mm_summary *values)
+{
+	(void)state;
+	return json_pack("{s:f}", "calls", values[CALLS + row->figure - STEP].median);
 }
 
-static void grant_close(struct grant *g)
-{
-	struct mm_series *const all[] = { &g->whole, &g->rest, &g->bare, &g->created,
-					  &g->created_once };
+static const struct mm_gpu_side grant_sides[] = {
+	{ "a grant", WHOLE, .run = pages_take_mapped, .check = mapped_check,
+	  .undo = mapped_return },
+	{ "a bare import", BARE, .run = pages_take_unmapped, .check = pages_check_words,
+	  .undo = pages_unmap },
+	{ "creation page by page", CREATED, .run = pages_create, .check = pages_check_words,
+	  .undo = pages_unmap },
+	{ "creation of all", CREATED_ONCE, .run = pages_create, .check = pages_check_words,
+	  .undo = pages_unmap },
+};
 
-	mm_gpu_tenant_close(&g->tenant);
-	if (g->va)
-		g->dev.gpu.cuMemAddressFree(g->va, g->n * g->page_bytes);
-	g->va = 0;
-	while (g->n_fds)
-		close(g->fds[--g->n_fds]);
-	for (size_t i = 0; i < MM_ARRAY_SIZE(all); i++)
-		mm_series_done(all[i]);
-	for (int i = 0; i < STEPS; i++) {
-		mm_series_done(&g->step[i]);
-		mm_series_done(&g->bare_step[i]);
-		mm_series_done(&g->calls[i]);
-	}
+#define GRANTED "KV memory from wanted to usable"
+#define SAME    "the same calls in the bare import"
+
+static const struct mm_gpu_row grant_rows[] = {
+	{ "grant", GRANTED, MM_GPU_SECONDS, WHOLE, .reference = BARE,
+	  .reference_name = "import, map, one set-access", .goal = { MM_GOAL_AT_MOST, 1.2 } },
+	{ "grant_create", GRANTED, MM_GPU_SECONDS, WHOLE, .reference = CREATED,
+	  .reference_name = "create, map, set-access of each page",
+	  .goal = { MM_GOAL_AT_MOST, 1.0 / 5 } },
+	{ "grant_create_once", GRANTED, MM_GPU_SECONDS, WHOLE, .reference = CREATED_ONCE,
+	  .reference_name = "create and map each page, one set-access" },
+	{ "grant_import", "of it, in imports", MM_GPU_SECONDS, STEP + IMPORT,
+	  .reference = BARE_STEP + IMPORT, .reference_name = SAME, .computed = calls_more },
+	{ "grant_map", "of it, in mapping", MM_GPU_SECONDS, STEP + MAP,
+	  .reference = BARE_STEP + MAP, .reference_name = SAME, .computed = calls_more },
+	{ "grant_access", "of it, in setting access", MM_GPU_SECONDS, STEP + ACCESS,
+	  .reference = BARE_STEP + ACCESS, .reference_name = SAME, .computed = calls_more },
+	{ "grant_rest", "of it, outside of the driver", MM_GPU_SECONDS, .figure = REST },
+};
+
+static void grant_sweep(const void *state, uint32_t *ret_sizes)
+{
+	const struct grant *g = state;
+
+	ret_sizes[0] = g->dev.bench->sizes.n_pages;
 }
 
-static int grant_prepare(struct grant *g)
+static int grant_prepare(void *state, const uint32_t *at)
 {
+	struct grant *g = state;
 	const struct mm_gpu_sizes *sizes = &g->dev.bench->sizes;
 	int r;
 
+	g->page_bytes = sizes->pages[at[0]];
 	g->n = (uint32_t)mm_div_up(sizes->grant_bytes, g->page_bytes);
+	g->bytes = g->n * g->page_bytes;
 	r = mm_gpu_lender_lend(&g->lender, g->page_bytes, g->n, g->fds);
 	if (r)
 		return r;
 	g->n_fds = g->n;
-	r = mm_gpu_call(
-		&g->dev,
-		g->dev.gpu.cuMemAddressReserve(&g->va, g->n * g->page_bytes, g->page_bytes, 0, 0),
-		"cuMemAddressReserve");
+	r = MM_GPU_CALL(&g->dev, cuMemAddressReserve, &g->va, g->bytes, g->page_bytes, 0, 0);
 	if (!r)
-		r = mm_gpu_tenant_open(&g->tenant, &g->dev, &g->table, g->page_bytes,
-				       3 * g->n * g->page_bytes);
+		r = mm_gpu_tenant_open(&g->tenant, &g->dev, &g->table, g->page_bytes, 3 * g->bytes);
 	return r ? r : mm_gpu_tenant_kv(&g->tenant, g->n);
 }
 
-static int grant_pages(struct grant *g, uint64_t page_bytes)
+static void grant_finish(void *state)
 {
-	int r;
+	struct grant *g = state;
 
-	mm_gpu_progress(g->dev.bench, "pages of %llu KiB", (unsigned long long)page_bytes >> 10);
-	g->page_bytes = page_bytes;
-	r = grant_prepare(g);
-	for (uint32_t i = 0; !r && i <= g->dev.bench->sizes.repeat; i++) {
-		r = pages_take_mapped(g, i > 0);
-		if (!r)
-			r = pages_take_unmapped(g, i > 0);
-		if (!r)
-			r = pages_create(g, false, i > 0);
-		if (!r)
-			r = pages_create(g, true, i > 0);
-	}
-	if (!r)
-		r = grant_report(g);
-	grant_close(g);
-	return r;
+	mm_gpu_tenant_close(&g->tenant);
+	if (g->va)
+		g->dev.gpu.cuMemAddressFree(g->va, g->bytes);
+	g->va = 0;
+	while (g->n_fds)
+		close(g->fds[--g->n_fds]);
 }
 
-static void grant_put(struct grant **grant)
+static int grant_open(void *state, struct mm_gpu_bench *bench)
 {
-	struct grant *g = *grant;
-
-	if (!g)
-		return;
-	mm_gpu_lender_close(&g->lender);
-	mm_gpu_dev_close(&g->dev);
-	free(g);
-}
-
-int mm_gpu_grant_run(struct mm_gpu_bench *bench)
-{
-	mm_cleanup(grant_put) struct grant *g = calloc(1, sizeof(*g));
-	int r;
-
-	if (!g)
-		return mm_gpu_fail(bench, -ENOMEM, "out of memory");
+	struct grant *g = state;
 	/* Forked before this process opens the driver, which does not survive a fork. */
-	r = mm_gpu_lender_open(&g->lender, bench);
+	int r = mm_gpu_lender_open(&g->lender, bench);
+
 	if (!r)
 		r = mm_gpu_dev_open(&g->dev, bench);
-	if (r)
-		return r;
 	watched.real = g->table = g->dev.gpu;
 	g->table.cuMemImportFromShareableHandle = watch_import;
 	g->table.cuMemMap = watch_map;
 	g->table.cuMemSetAccess = watch_access;
-	for (uint32_t i = 0; !r && i < bench->sizes.n_pages; i++)
-		r = grant_pages(g, bench->sizes.pages[i]);
 	return r;
 }
+
+static void grant_close(void *state)
+{
+	struct grant *g = state;
+
+	mm_gpu_lender_close(&g->lender);
+	mm_gpu_dev_close(&g->dev);
+}
+
+static const struct mm_gpu_measurement grant_pages = {
+	.name = "grant",
+	MM_GPU_STATEMENT(grant_sides, grant_rows),
+	.warm_up = 1,
+	.sweep = grant_sweep,
+	.prepare = grant_prepare,
+	.finish = grant_finish,
+	.params = grant_params,
+};
+
+const struct mm_gpu_group mm_gpu_grant = {
+	.name = "grant",
+	.what = "KV memory, wanted to usable, against bare import and against creation",
+	.state_bytes = sizeof(struct grant),
+	.open = grant_open,
+	.close = grant_close,
+	.measurements = (const struct mm_gpu_measurement *const[]){ &grant_pages, NULL },
+};

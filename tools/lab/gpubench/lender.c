@@ -48,10 +48,8 @@ static int stock_make(struct stock *s, const struct pages_request *request)
 
 	stock_drop(s);
 	for (uint32_t i = 0; !r && i < request->n; i++) {
-		r = mm_gpu_call(
-			&s->dev,
-			s->dev.gpu.cuMemCreate(&s->handle[i], request->page_bytes, &s->dev.prop, 0),
-			"cuMemCreate");
+		r = MM_GPU_CALL(&s->dev, cuMemCreate, &s->handle[i], request->page_bytes,
+				&s->dev.prop, 0);
 		s->n += !r;
 	}
 	return r;
@@ -69,11 +67,9 @@ static int send_some(int fd, const struct pages_answer *answer, const int *fds, 
 static uint32_t export_some(struct stock *s, uint32_t first, uint32_t n, int *fds, int *ret_error)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		*ret_error = mm_gpu_call(&s->dev,
-					 s->dev.gpu.cuMemExportToShareableHandle(
-						 &fds[i], s->handle[first + i],
-						 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-					 "cuMemExportToShareableHandle");
+		*ret_error = MM_GPU_CALL(&s->dev, cuMemExportToShareableHandle, &fds[i],
+					 s->handle[first + i],
+					 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 		if (*ret_error)
 			return i;
 	}

@@ -14,7 +14,7 @@
 #include "libclient/base/base.h"
 #include "tools/lab/common/footprint.h"
 #include "tools/lab/gpubench/engine.h"
-#include "tools/lab/gpubench/parts.h"
+#include "tools/lab/gpubench/groups.h"
 
 #define ARGS_MAX 40
 #define POLL_MS  5
@@ -24,17 +24,19 @@ struct overhead {
 	struct mm_bench_mmd mmd;
 	char model[PATH_MAX], trace[PATH_MAX + 32], errors[PATH_MAX + 32];
 	uint64_t share_bytes, pool_bytes;
-	bool graphs; /* the driver has graphs */
+	bool has_graphs; /* the driver has them */
+	const char *graphs;
+	uint32_t batch;
 };
 
-/* Figures by kind of memory: [0] mmd's, [1] plain. */
-struct overhead_figures {
-	struct mm_series step[2], gap[2];
-};
+enum overhead_side { ON_MMD, PLAIN, SIDES };
+
+/* The values of each kind are by side. */
+enum overhead_value { STEP, GAP = STEP + SIDES };
 
 /* ---- one run ---- */
 
-static void add_args(const struct overhead *o, bool plain, const char *graphs, char **argv)
+static void add_args(const struct overhead *o, bool plain, char **argv)
 {
 	size_t n = 0;
 
@@ -47,7 +49,7 @@ static void add_args(const struct overhead *o, bool plain, const char *graphs, c
 		argv[n++] = (char *)o->mmd.socket;
 	}
 	argv[n++] = "--graphs";
-	argv[n++] = (char *)graphs;
+	argv[n++] = (char *)o->graphs;
 	if (o->bench->opts.kernels) {
 		argv[n++] = "--kernels";
 		argv[n++] = (char *)o->bench->opts.kernels;
@@ -81,7 +83,7 @@ static int summary_read(struct overhead *o, struct mm_child *child, json_t **ret
 	return 0;
 }
 
-static int mmserve_run(struct overhead *o, bool plain, const char *graphs, json_t **ret_summary)
+static int mmserve_run(struct overhead *o, bool plain, json_t **ret_summary)
 {
 	struct mm_gpu_bench *b = o->bench;
 	char program[PATH_MAX + 16], device[16], share[32], batch[16];
@@ -98,7 +100,7 @@ static int mmserve_run(struct overhead *o, bool plain, const char *graphs, json_
 	snprintf(device, sizeof(device), "%u", b->opts.device);
 	snprintf(share, sizeof(share), "%" PRIu64, o->share_bytes);
 	snprintf(batch, sizeof(batch), "%u", b->sizes.requests);
-	add_args(o, plain, graphs, argv);
+	add_args(o, plain, argv);
 	r = mm_child_start(&child, argv);
 	if (r)
 		return mm_gpu_fail(b, r, "cannot start mmserve: %s", strerror(-r));
@@ -107,79 +109,82 @@ static int mmserve_run(struct overhead *o, bool plain, const char *graphs, json_
 	return r;
 }
 
-static int way_run(struct overhead *o, bool plain, const char *graphs, struct overhead_figures *f)
+static int requests_serve(void *state, uint32_t which, double *value)
 {
+	struct overhead *o = state;
 	json_t *summary;
-	int r = mmserve_run(o, plain, graphs, &summary);
+	int r = mmserve_run(o, which == PLAIN, &summary);
 
 	if (!r && json_integer_value(json_object_get(summary, "layers_remapped_max")))
 		r = mm_gpu_fail(o->bench, -EBUSY, "layers were remapped: the share was too small");
 	if (!r && json_integer_value(json_object_get(summary, "refused")))
 		r = mm_gpu_fail(o->bench, -ENOSPC, "requests were refused");
-	if (!r) {
-		mm_series_add(&f->step[plain],
-			      json_number_value(json_object_get(summary, "tbt_p50_s")));
-		mm_series_add(&f->gap[plain],
-			      json_number_value(json_object_get(summary, "gap_p50_s")));
-	}
+	value[STEP + which] = json_number_value(json_object_get(summary, "tbt_p50_s"));
+	value[GAP + which] = json_number_value(json_object_get(summary, "gap_p50_s"));
 	json_decref(summary);
 	return r;
 }
 
-/* ---- all of them ---- */
+/* ---- the statement ---- */
 
-static int overhead_report(struct overhead *o, const char *graphs, const struct overhead_figures *f)
+static void overhead_sweep(const void *state, uint32_t *ret_sizes)
 {
-	static const char plain[] = "mmserve --plain";
-	const struct mm_gpu_result step = {
-		.name = "token_to_token",
-		.unit = "s",
-		.figure = &f->step[0],
-		.reference = &f->step[1],
-		.reference_name = plain,
-		.goal = { MM_GOAL_AT_MOST, 1.01 },
-		.params = json_pack("{s:s,s:i}", "graphs", graphs, "batch",
-				    (int)o->bench->sizes.requests),
-	};
-	const struct mm_gpu_result gap = {
-		.name = "between_steps",
-		.unit = "s",
-		.figure = &f->gap[0],
-		.reference = &f->gap[1],
-		.reference_name = plain,
-		.params = json_pack("{s:s}", "graphs", graphs),
-	};
-	int r = mm_gpu_result(o->bench, &step);
+	const struct overhead *o = state;
 
-	if (!r)
-		return mm_gpu_result(o->bench, &gap);
-	json_decref(gap.params);
-	return r;
+	ret_sizes[0] = o->has_graphs ? 2 : 1;
 }
 
-static void figures_done(struct overhead_figures *f)
+static int overhead_prepare(void *state, const uint32_t *at)
 {
-	for (int i = 0; i < 2; i++) {
-		mm_series_done(&f->step[i]);
-		mm_series_done(&f->gap[i]);
-	}
+	struct overhead *o = state;
+
+	o->graphs = at[0] ? "on" : "off";
+	return 0;
 }
 
-static int graphs_compare(struct overhead *o, const char *graphs)
+static uint32_t overhead_rounds(const void *state)
 {
-	mm_cleanup(figures_done) struct overhead_figures f = { 0 };
-	int r = 0;
+	const struct overhead *o = state;
 
-	for (uint32_t i = 0; !r && i < o->bench->sizes.serve_repeat; i++) {
-		mm_gpu_progress(o->bench, "graphs %s, pair %u of %u", graphs, i + 1,
-				o->bench->sizes.serve_repeat);
-		/* The order alternates, as the second run finds warm caches. */
-		r = way_run(o, i % 2, graphs, &f);
-		if (!r)
-			r = way_run(o, !(i % 2), graphs, &f);
-	}
-	return r ? r : overhead_report(o, graphs, &f);
+	return o->bench->sizes.serve_repeat;
 }
+
+static const struct mm_gpu_param overhead_params[] = {
+	MM_GPU_PARAM("graphs", struct overhead, graphs),
+	MM_GPU_PARAM("batch", struct overhead, batch),
+	{ 0 },
+};
+
+static const struct mm_gpu_param gap_params[] = {
+	MM_GPU_PARAM("graphs", struct overhead, graphs),
+	{ 0 },
+};
+
+static const struct mm_gpu_side overhead_sides[] = {
+	{ "mmserve on mmd's memory", ON_MMD, .run = requests_serve },
+	{ "mmserve --plain", PLAIN, .run = requests_serve },
+};
+
+static const struct mm_gpu_row overhead_rows[] = {
+	{ "token_to_token",
+	  "from a sequence's token to its next, on mmd's memory with nothing remapped",
+	  MM_GPU_SECONDS, STEP + ON_MMD, .reference = STEP + PLAIN,
+	  .reference_name = "mmserve --plain", .goal = { MM_GOAL_AT_MOST, 1.01 } },
+	{ "between_steps", "of it, from the end of a step to the beginning of the next",
+	  MM_GPU_SECONDS, GAP + ON_MMD, .reference = GAP + PLAIN,
+	  .reference_name = "mmserve --plain", .params = gap_params },
+};
+
+/* The order of the two alternates, as the second run finds warm caches. */
+static const struct mm_gpu_measurement overhead_serving = {
+	.name = "serving",
+	MM_GPU_STATEMENT(overhead_sides, overhead_rows),
+	.rounds = overhead_rounds,
+	.alternates = true,
+	.sweep = overhead_sweep,
+	.prepare = overhead_prepare,
+	.params = overhead_params,
+};
 
 /* ---- what is served ---- */
 
@@ -230,33 +235,40 @@ static int choose_model(struct overhead *o)
 /* Checks for the module of kernels, without which mmserve cannot run. */
 static int look_for_kernels(struct mm_gpu_bench *bench, bool *ret_graphs)
 {
-	struct mm_gpu_module module = { 0 };
-	struct mm_gpu_dev dev;
-	int r = mm_gpu_dev_open(&dev, bench);
+	struct mm_gpu_bed bed = { 0 };
+	int r = mm_gpu_bed_open(&bed, bench);
 
-	if (!r)
-		r = mm_gpu_module_open(&module, &dev);
-	*ret_graphs = !r && mm_gpu_has_graphs(&dev.gpu);
-	mm_gpu_module_close(&module);
-	mm_gpu_dev_close(&dev);
+	*ret_graphs = !r && mm_gpu_has_graphs(&bed.dev.gpu);
+	mm_gpu_bed_close(&bed);
 	return r;
 }
 
-int mm_gpu_overhead_run(struct mm_gpu_bench *bench)
+static int overhead_open(void *state, struct mm_gpu_bench *bench)
 {
-	struct overhead o = { .bench = bench };
-	int r = look_for_kernels(bench, &o.graphs);
+	struct overhead *o = state;
+	int r = look_for_kernels(bench, &o->has_graphs);
 
+	o->bench = bench;
+	o->batch = bench->sizes.requests;
 	if (!r)
-		r = choose_model(&o);
+		r = choose_model(o);
 	if (!r)
-		r = requests_write(&o);
-	if (!r)
-		r = mm_gpu_daemon_start(bench, &o.mmd, 0, o.pool_bytes);
-	if (!r)
-		r = graphs_compare(&o, "off");
-	if (!r && o.graphs)
-		r = graphs_compare(&o, "on");
-	mm_bench_mmd_stop(&o.mmd);
-	return r;
+		r = requests_write(o);
+	return r ? r : mm_gpu_daemon_start(bench, &o->mmd, 0, o->pool_bytes);
 }
+
+static void overhead_close(void *state)
+{
+	struct overhead *o = state;
+
+	mm_bench_mmd_stop(&o->mmd);
+}
+
+const struct mm_gpu_group mm_gpu_overhead = {
+	.name = "overhead",
+	.what = "an engine with nothing remapped, against itself on plain allocations",
+	.state_bytes = sizeof(struct overhead),
+	.open = overhead_open,
+	.close = overhead_close,
+	.measurements = (const struct mm_gpu_measurement *const[]){ &overhead_serving, NULL },
+};

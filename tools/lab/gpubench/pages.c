@@ -7,210 +7,279 @@
  *            the same kernel on memory of cuMemAlloc().
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/args/args.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
-#include "tools/lab/gpubench/engine.h"
-#include "tools/lab/gpubench/parts.h"
+#include "tools/lab/gpubench/stream.h"
 
-#define ROW_FLOATS 1024u /* size of a gathered row */
+#define ROW_FLOATS    1024u /* size of a gathered row */
+#define LOAD_LAUNCHES 4u
+#define SAMPLES       64u /* rows that are compared */
 
 struct pages {
-	struct mm_gpu_bench *bench;
-	struct mm_gpu_dev dev;
-	struct mm_gpu_module module;
-	struct mm_gpu_host host;
+	struct mm_gpu_streaming s;
 	struct mm_gpu_range rows, out; /* for gathering: indices of rows, and the destination */
+	uint32_t *row;                 /* the indices */
 	uint32_t n_rows;
+	uint64_t page_bytes;
+	struct mm_gpu_load load[2]; /* [0] memory in pages; [1] memory of one allocation */
+	struct mm_gpu_engine engine;
 };
+static_assert(offsetof(struct pages, s) == 0, "what mm_gpu_streaming_h2d expects");
 
-static int pages_report_row(struct pages *p, const char *name, const char *unit,
-			    uint64_t page_bytes, const struct mm_series *figure,
-			    const struct mm_series *reference)
-{
-	const struct mm_gpu_result result = {
-		.name = name,
-		.unit = unit,
-		.figure = figure,
-		.reference = reference,
-		.reference_name = reference ? "the same in memory of cuMemAlloc()" : NULL,
-		.params = json_pack("{s:I}", "page", (json_int_t)page_bytes),
-	};
-
-	return mm_gpu_result(p->bench, &result);
-}
+static const struct mm_gpu_param pages_params[] = {
+	MM_GPU_PARAM("page", struct pages, page_bytes),
+	{ 0 },
+};
 
 /* ---- kernels ---- */
 
-/* Measures a load, which reads two elements and writes one, for each element of an array. */
-static int read_in_order(struct mm_gpu_load *load, struct mm_series *rates)
-{
-	double launch_s = 0;
-	int r = mm_gpu_load_time(load, 4, &launch_s);
+enum reading_value { IN_ORDER, AT_RANDOM = 2 }; /* and behind each that of one allocation */
 
-	mm_series_add(rates, 3 * (double)load->x.bytes / launch_s);
-	return r;
+static int in_order_read(void *state, uint32_t which, double *value)
+{
+	struct pages *p = state;
+
+	return mm_gpu_load_time(&p->load[which], LOAD_LAUNCHES, &value[IN_ORDER + which]);
 }
 
-static int gather_measure(struct pages *p, const struct mm_gpu_load *load, struct mm_series *rates)
+static int rows_gather(void *state, uint32_t which, double *value)
 {
+	struct pages *p = state;
 	const struct mm_gather_args args = { .rows_va = p->rows.va,
-					     .x_va = load->x.va,
+					     .x_va = p->load[which].x.va,
 					     .out_va = p->out.va,
 					     .n = p->n_rows,
 					     .hidden = ROW_FLOATS };
-	const double bytes = 2.0 * p->n_rows * ROW_FLOATS * sizeof(float);
-	double took_s = 0;
-	int r = mm_gpu_time_begin(&p->dev);
+	int r = mm_gpu_time_begin(&p->s.bed.dev);
 
 	if (!r)
-		r = mm_gpu_launch(&p->module, MM_KERNEL_GATHER, &args);
-	if (!r)
-		r = mm_gpu_time_end(&p->dev, &took_s);
-	mm_series_add(rates, bytes / took_s);
+		r = mm_gpu_launch(&p->s.bed.module, MM_KERNEL_GATHER, &args);
+	return r ? r : mm_gpu_time_end(&p->s.bed.dev, &value[AT_RANDOM + which]);
+}
+
+/* Compares some rows that were gathered with those that they were copied from. */
+static int rows_check(void *state, uint32_t which)
+{
+	struct pages *p = state;
+	const struct mm_gpu_dev *dev = &p->s.bed.dev;
+	const uint64_t bytes = ROW_FLOATS * sizeof(float);
+	float want[ROW_FLOATS], have[ROW_FLOATS];
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < MM_MIN(SAMPLES, p->n_rows); i++) {
+		const uint32_t at = p->n_rows - 1 - i;
+
+		r = MM_GPU_CALL(dev, cuMemcpyDtoH, want, p->load[which].x.va + p->row[at] * bytes,
+				bytes);
+		if (!r)
+			r = MM_GPU_CALL(dev, cuMemcpyDtoH, have, p->out.va + at * bytes, bytes);
+		if (!r && memcmp(want, have, bytes) != 0)
+			r = mm_gpu_fail(dev->bench, -EBADMSG, "a wrong result: row %u", at);
+	}
 	return r;
 }
 
-/* Writes the indices of all rows, each once, in random order. */
-static int gather_make_rows(struct pages *p)
+static int reading_prepare(void *state, const uint32_t *at)
 {
-	const uint64_t bytes = p->n_rows * sizeof(uint32_t);
-	mm_cleanup(mm_free_ptr) uint32_t *rows = malloc(bytes);
-	int r = mm_gpu_range_open(&p->dev, bytes, 0, &p->rows);
+	struct pages *p = state;
+	const uint64_t bytes = p->s.bed.dev.bench->sizes.buffer_bytes;
+	int r = mm_gpu_load_open(&p->load[0], &p->s.bed.module, bytes, p->page_bytes);
 
-	if (!r)
-		r = mm_gpu_range_open(&p->dev, p->bench->sizes.buffer_bytes, 0, &p->out);
-	if (!rows)
-		r = mm_gpu_fail(p->bench, -ENOMEM, "out of memory");
-	if (r)
-		return r;
-	mm_gpu_shuffle(rows, p->n_rows);
-	return mm_gpu_call(&p->dev, p->dev.gpu.cuMemcpyHtoD(p->rows.va, rows, bytes),
-			   "cuMemcpyHtoD");
+	(void)at;
+	return r ? r : mm_gpu_load_open(&p->load[1], &p->s.bed.module, bytes, 0);
 }
 
-/* Index 0: memory in pages; index 1: memory of one allocation. */
-struct reading {
-	struct mm_gpu_load load[2];
-	struct mm_series in_order[2], random[2];
+static void reading_finish(void *state)
+{
+	struct pages *p = state;
+
+	mm_gpu_load_close(&p->load[0]);
+	mm_gpu_load_close(&p->load[1]);
+}
+
+/* A load reads two elements and writes one, for each element of an array. */
+static double in_order_work(const void *state)
+{
+	const struct pages *p = state;
+
+	return 3 * (double)p->load[0].x.bytes;
+}
+
+static double in_order_reference_work(const void *state)
+{
+	const struct pages *p = state;
+
+	return 3 * (double)p->load[1].x.bytes;
+}
+
+static double gather_work(const void *state)
+{
+	const struct pages *p = state;
+
+	return 2.0 * p->n_rows * ROW_FLOATS * sizeof(float);
+}
+
+static const struct mm_gpu_side reading_sides[] = {
+	{ "an array in pages", 0, .run = in_order_read },
+	{ "an array in one allocation", 1, .run = in_order_read },
+	{ "rows in pages", 0, .run = rows_gather, .check = rows_check },
+	{ "rows in one allocation", 1, .run = rows_gather, .check = rows_check },
 };
 
-static void reading_done(struct reading *reading)
-{
-	for (int i = 0; i < 2; i++) {
-		mm_gpu_load_close(&reading->load[i]);
-		mm_series_done(&reading->in_order[i]);
-		mm_series_done(&reading->random[i]);
-	}
-}
+static const struct mm_gpu_row reading_rows[] = {
+	{ "read_in_order", "one array added to another, in memory of pages", MM_GPU_BYTES_PER_S,
+	  IN_ORDER, .work = in_order_work, .reference = IN_ORDER + 1,
+	  .reference_work = in_order_reference_work,
+	  .reference_name = "the same in memory of cuMemAlloc()" },
+	{ "read_at_random", "rows gathered from memory of pages", MM_GPU_BYTES_PER_S, AT_RANDOM,
+	  .work = gather_work, .reference = AT_RANDOM + 1,
+	  .reference_name = "the same in memory of cuMemAlloc()" },
+};
 
-static int measure_reading(struct pages *p, uint64_t page_bytes)
-{
-	mm_cleanup(reading_done) struct reading g = { 0 };
-	const uint64_t bytes = p->bench->sizes.buffer_bytes;
-	int r = mm_gpu_load_open(&g.load[0], &p->module, bytes, page_bytes);
-
-	if (!r)
-		r = mm_gpu_load_open(&g.load[1], &p->module, bytes, 0);
-	for (uint32_t i = 0; !r && i < p->bench->sizes.repeat; i++) {
-		for (int k = 0; !r && k < 2; k++)
-			r = read_in_order(&g.load[k], &g.in_order[k]);
-		for (int k = 0; !r && k < 2; k++)
-			r = gather_measure(p, &g.load[k], &g.random[k]);
-	}
-	if (!r)
-		r = pages_report_row(p, "read_in_order", "bytes_per_s", page_bytes, &g.in_order[0],
-				     &g.in_order[1]);
-	return r ? r
-		 : pages_report_row(p, "read_at_random", "bytes_per_s", page_bytes, &g.random[0],
-				    &g.random[1]);
-}
+static const struct mm_gpu_measurement pages_reading = {
+	.name = "reading",
+	MM_GPU_STATEMENT(reading_sides, reading_rows),
+	.prepare = reading_prepare,
+	.finish = reading_finish,
+	.params = pages_params,
+};
 
 /* ---- plans ---- */
 
-/* Changes the plan, and adds to @held the time during which no step could begin. */
-static int plan_change_measure(struct mm_gpu_tenant *t, uint32_t alpha, struct mm_series *held)
+enum changes_value { AWAY, BACK };
+
+/* Changes the plan, and takes the time during which no step could begin. */
+static int plan_change(void *state, uint32_t which, double *value)
 {
-	struct mm_client_info before, after;
+	struct pages *p = state;
+	struct mm_gpu_tenant *t = &p->s.tenant;
+	struct mm_client_info before = { .size = sizeof(before) };
+	struct mm_client_info after = { .size = sizeof(after) };
 	struct mm_plan_set set;
 	int r = mm_client_info(t->client, &before);
 
 	if (!r)
-		r = mm_gpu_tenant_plan(t, alpha, 2, &set);
+		r = mm_gpu_tenant_plan(t, which == AWAY ? t->layers / 2 : 0, 2, &set);
 	if (!r)
 		r = mm_client_info(t->client, &after);
 	if (!r)
-		mm_series_add(held, 1e-9 * (double)(after.plan_held_ns - before.plan_held_ns));
+		value[which] = 1e-9 * (double)(after.plan_held_ns - before.plan_held_ns);
 	return r;
 }
 
-static int measure_changes(struct pages *p, struct mm_gpu_tenant *t)
+/* Runs a step, so that the cycling layers have been in their slots. */
+static int layers_visit(void *state, uint32_t which)
 {
-	struct mm_series away = { 0 }, back = { 0 };
-	struct mm_gpu_engine engine;
+	struct pages *p = state;
 	double step_s;
-	int r = mm_gpu_engine_open(&engine, t);
 
-	for (uint32_t i = 0; !r && i < p->bench->sizes.repeat; i++) {
-		r = plan_change_measure(t, t->layers / 2, &away);
-		/* A step first, so that the cycling layers have been in their slots. */
-		if (!r)
-			r = mm_gpu_engine_step(&engine, &step_s);
-		if (!r)
-			r = plan_change_measure(t, 0, &back);
-	}
-	if (!r)
-		r = pages_report_row(p, "plan_away", "s", t->page_bytes, &away, NULL);
-	if (!r)
-		r = pages_report_row(p, "plan_back", "s", t->page_bytes, &back, NULL);
-	mm_gpu_engine_close(&engine);
-	mm_series_done(&away);
-	mm_series_done(&back);
-	return r;
+	(void)which;
+	return mm_gpu_engine_step(&p->engine, &step_s);
 }
 
-static int measure_daemon(struct pages *p, uint64_t page_bytes)
+/* The tenant stays, for what is streamed. */
+static int changes_prepare(void *state, const uint32_t *at)
 {
-	struct mm_gpu_tenant tenant = { 0 };
-	int r = mm_gpu_tenant_open(&tenant, &p->dev, &p->dev.gpu, page_bytes,
-				   mm_gpu_tenant_pool(p->bench));
+	struct pages *p = state;
+	int r = mm_gpu_tenant_start(&p->s.tenant, &p->s.bed.dev, p->page_bytes);
 
-	if (!r)
-		r = mm_gpu_tenant_load(&tenant);
-	if (!r)
-		r = measure_changes(p, &tenant);
-	if (!r)
-		r = mm_gpu_stream_pages(&tenant, &p->host);
-	mm_gpu_tenant_close(&tenant);
-	return r;
+	(void)at;
+	return r ? r : mm_gpu_engine_open(&p->engine, &p->s.tenant);
 }
 
-int mm_gpu_pages_run(struct mm_gpu_bench *bench)
+static void changes_finish(void *state)
 {
-	struct pages p = { .bench = bench,
-			   .n_rows = (uint32_t)(bench->sizes.buffer_bytes /
-						(ROW_FLOATS * sizeof(float))) };
-	int r = mm_gpu_dev_open(&p.dev, bench);
+	struct pages *p = state;
 
-	if (!r)
-		r = mm_gpu_module_open(&p.module, &p.dev);
-	if (!r)
-		r = gather_make_rows(&p);
-	if (!r)
-		r = mm_gpu_host_open(&p.dev, bench->sizes.copied_bytes / 4, &p.host);
-	for (uint32_t i = 0; !r && i < bench->sizes.n_pages; i++) {
-		mm_gpu_progress(bench, "pages of %llu KiB",
-				(unsigned long long)bench->sizes.pages[i] >> 10);
-		r = measure_reading(&p, bench->sizes.pages[i]);
-		if (!r)
-			r = measure_daemon(&p, bench->sizes.pages[i]);
-	}
-	mm_gpu_host_close(&p.dev, &p.host);
-	mm_gpu_range_close(&p.dev, &p.rows);
-	mm_gpu_range_close(&p.dev, &p.out);
-	mm_gpu_module_close(&p.module);
-	mm_gpu_dev_close(&p.dev);
-	return r;
+	mm_gpu_engine_close(&p->engine);
 }
+
+static const struct mm_gpu_side changes_sides[] = {
+	{ "layers away", AWAY, .run = plan_change },
+	{ "layers back", BACK, .reset = layers_visit, .run = plan_change },
+};
+
+static const struct mm_gpu_row changes_rows[] = {
+	{ "plan_away", "no step could begin while half of the layers went away", MM_GPU_SECONDS,
+	  .figure = AWAY },
+	{ "plan_back", "no step could begin while they came back", MM_GPU_SECONDS, .figure = BACK },
+};
+
+static const struct mm_gpu_measurement pages_changes = {
+	.name = "plan changes",
+	MM_GPU_STATEMENT(changes_sides, changes_rows),
+	.prepare = changes_prepare,
+	.finish = changes_finish,
+	.params = pages_params,
+};
+
+/* ---- the group ---- */
+
+static uint32_t pages_points(const void *state)
+{
+	const struct pages *p = state;
+
+	return p->s.bed.dev.bench->sizes.n_pages;
+}
+
+static int pages_enter(void *state, uint32_t point)
+{
+	struct pages *p = state;
+
+	p->page_bytes = p->s.bed.dev.bench->sizes.pages[point];
+	return 0;
+}
+
+static void pages_leave(void *state)
+{
+	struct pages *p = state;
+
+	mm_gpu_tenant_close(&p->s.tenant);
+}
+
+static int pages_open(void *state, struct mm_gpu_bench *bench)
+{
+	struct pages *p = state;
+	int r = mm_gpu_bed_open(&p->s.bed, bench);
+
+	p->n_rows = (uint32_t)(bench->sizes.buffer_bytes / (ROW_FLOATS * sizeof(float)));
+	p->row = malloc(p->n_rows * sizeof(*p->row));
+	if (!p->row)
+		return mm_gpu_fail(bench, -ENOMEM, "out of memory");
+	mm_gpu_shuffle(p->row, p->n_rows);
+	if (!r)
+		r = mm_gpu_range_write(&p->s.bed.dev, p->row, p->n_rows * sizeof(*p->row),
+				       &p->rows);
+	if (!r)
+		r = mm_gpu_range_open(&p->s.bed.dev, bench->sizes.buffer_bytes, 0, &p->out);
+	return r ? r : mm_gpu_host_open(&p->s.bed.dev, bench->sizes.copied_bytes / 4, &p->s.host);
+}
+
+static void pages_close(void *state)
+{
+	struct pages *p = state;
+
+	mm_gpu_host_close(&p->s.bed.dev, &p->s.host);
+	mm_gpu_range_close(&p->s.bed.dev, &p->rows);
+	mm_gpu_range_close(&p->s.bed.dev, &p->out);
+	mm_gpu_bed_close(&p->s.bed);
+	free(p->row);
+}
+
+const struct mm_gpu_group mm_gpu_pages = {
+	.name = "pages",
+	.what = "streaming, plan changes and reading, by page size",
+	.state_bytes = sizeof(struct pages),
+	.open = pages_open,
+	.close = pages_close,
+	.points = pages_points,
+	.enter = pages_enter,
+	.leave = pages_leave,
+	.measurements = (const struct mm_gpu_measurement *const[]){ &pages_reading, &pages_changes,
+								    &mm_gpu_streaming_h2d, NULL },
+};

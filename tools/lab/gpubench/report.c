@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report - results of `mmbench gpu` as JSON, and as rows of a table. */
+/* report - results as JSON and as rows of a table, progress, and the list of what there is. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "libclient/support/json.h"
 #include "tools/lab/gpubench/gpubench.h"
+#include "tools/lab/gpubench/measure.h"
 
 int mm_gpu_fail(struct mm_gpu_bench *bench, int error, const char *format, ...)
 {
@@ -19,15 +22,50 @@ int mm_gpu_fail(struct mm_gpu_bench *bench, int error, const char *format, ...)
 	return error;
 }
 
+/* A line that shows progress on a terminal is overwritten by the next one. */
+static const char *line_start(void)
+{
+	return isatty(STDERR_FILENO) ? "\r\033[K" : "";
+}
+
 void mm_gpu_progress(const struct mm_gpu_bench *bench, const char *format, ...)
 {
-	char text[256];
+	char text[MM_SERVE_ERROR_BYTES];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fprintf(stderr, "mmbench gpu: %s: %s\n", bench->part, text);
+	fprintf(stderr, "%sgpubench: %s: %s\n", line_start(), bench->part, text);
+}
+
+void mm_gpu_progress_round(const struct mm_gpu_bench *bench, const char *label, uint32_t round,
+			   uint32_t rounds)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "%sgpubench: %s (%u of %u): %.80s: round %u of %u", line_start(),
+			bench->part, bench->part_at, bench->parts, label, round, rounds);
+	else if (round == 1)
+		mm_gpu_progress(bench, "%s", label);
+}
+
+static const struct { /* by enum mm_gpu_unit */
+	const char *name, *better;
+	struct {
+		const char *name;
+		double least, by;
+	} scales[3]; /* for people, the largest first */
+} units[MM_GPU_UNITS] = {
+	[MM_GPU_SECONDS] = { "s",
+			     "less is better",
+			     { { "s", 1, 1 }, { "ms", 1e-3, 1e3 }, { "us", 0, 1e6 } } },
+	[MM_GPU_BYTES_PER_S] = { "bytes_per_s", "more is better", { { "GB/s", 0, 1e-9 } } },
+	[MM_GPU_FLOP_PER_S] = { "flop_per_s", "more is better", { { "TFLOP/s", 0, 1e-12 } } },
+};
+
+const char *mm_gpu_unit_name(enum mm_gpu_unit unit)
+{
+	return units[unit].name;
 }
 
 static json_t *summary_json(const struct mm_summary *s)
@@ -60,12 +98,12 @@ static void set_reference(json_t *row, const struct mm_gpu_result *result, doubl
 	const struct mm_summary pairs = mm_series_pairs(result->figure, result->reference);
 	const double ratio = reference.median > 0 ? figure / reference.median : 0;
 
-	json_object_set_new(row, "reference_name", json_string(result->reference_name));
-	json_object_set_new(row, "reference", summary_json(&reference));
+	mm_json_put_text(row, "reference_name", result->reference_name);
+	mm_json_put(row, "reference", summary_json(&reference));
 	if (ratio > 0) {
-		json_object_set_new(row, "ratio", json_real(ratio));
-		json_object_set_new(row, "ratio_p10", json_real(pairs.p10));
-		json_object_set_new(row, "ratio_p90", json_real(pairs.p90));
+		mm_json_put_real(row, "ratio", ratio);
+		mm_json_put_real(row, "ratio_p10", pairs.p10);
+		mm_json_put_real(row, "ratio_p90", pairs.p90);
 	}
 	set_goal(row, &result->goal, ratio, rehearsal);
 }
@@ -96,29 +134,15 @@ int mm_gpu_result(struct mm_gpu_bench *bench, const struct mm_gpu_result *result
 
 static void print_value(double value, const char *unit, char *text, size_t bytes)
 {
-	static const struct {
-		const char *unit, *name;
-		double least, by;
-	} scales[] = {
-		{ "s", "s", 1, 1 },
-		{ "s", "ms", 1e-3, 1e3 },
-		{ "s", "us", 0, 1e6 },
-		{ "bytes_per_s", "GB/s", 0, 1e-9 },
-		{ "flop_per_s", "TFLOP/s", 0, 1e-12 },
-	};
-
-	for (size_t i = 0; i < MM_ARRAY_SIZE(scales); i++) {
-		if (strcmp(unit, scales[i].unit) || value < scales[i].least)
-			continue;
-		snprintf(text, bytes, "%.4g %s", value * scales[i].by, scales[i].name);
-		return;
-	}
+	for (size_t i = 0; i < MM_GPU_UNITS; i++)
+		for (size_t k = 0; !strcmp(units[i].name, unit) && units[i].scales[k].name; k++) {
+			if (value < units[i].scales[k].least)
+				continue;
+			snprintf(text, bytes, "%.4g %s", value * units[i].scales[k].by,
+				 units[i].scales[k].name);
+			return;
+		}
 	snprintf(text, bytes, "%.4g %s", value, unit);
-}
-
-static double json_number(const json_t *object, const char *key)
-{
-	return json_number_value(json_object_get(object, key));
 }
 
 static bool is_size(const char *key)
@@ -143,14 +167,14 @@ static void print_param(const char *key, const json_t *value, char *text, size_t
 		snprintf(text, bytes, "%lld", (long long)n);
 }
 
-static void print_params(const json_t *row, char *text, size_t bytes)
+void mm_gpu_params_print(const json_t *params, char *text, size_t bytes)
 {
 	json_t *value;
 	const char *key;
 	size_t at = 0;
 
 	*text = '\0';
-	json_object_foreach(json_object_get(row, "params"), key, value) {
+	json_object_foreach((json_t *)params, key, value) {
 		char printed[64];
 
 		print_param(key, value, printed, sizeof(printed));
@@ -170,7 +194,7 @@ static void print_goal(const json_t *row, bool rehearsal, char *text, size_t byt
 	if (!goal)
 		return;
 	snprintf(text, bytes, "%s %.3g%s", least ? ">=" : "<=",
-		 least ? json_number_value(least) : json_number(goal, "at_most"),
+		 least ? json_number_value(least) : mm_json_real(goal, "at_most"),
 		 rehearsal                  ? ""
 		 : json_is_true(reached)    ? ", reached"
 		 : json_is_boolean(reached) ? ", MISSED"
@@ -179,25 +203,52 @@ static void print_goal(const json_t *row, bool rehearsal, char *text, size_t byt
 
 void mm_gpu_row_print(const json_t *row, bool rehearsal)
 {
-	const char *unit = json_string_value(json_object_get(row, "unit"));
+	const char *unit = mm_json_text(row, "unit");
 	const json_t *figure = json_object_get(row, "figure");
 	const json_t *reference = json_object_get(row, "reference");
 	char name[160], params[112], value[32], p10[32], p90[32], other[32] = "", ratio[24] = "";
 	char goal[48], spread[72];
 
-	if (!unit || !figure)
+	if (!*unit || !figure)
 		return;
-	print_params(row, params, sizeof(params));
-	snprintf(name, sizeof(name), "%s %s%s", json_string_value(json_object_get(row, "part")),
-		 json_string_value(json_object_get(row, "name")), params);
-	print_value(json_number(figure, "median"), unit, value, sizeof(value));
-	print_value(json_number(figure, "p10"), unit, p10, sizeof(p10));
-	print_value(json_number(figure, "p90"), unit, p90, sizeof(p90));
+	mm_gpu_params_print(json_object_get(row, "params"), params, sizeof(params));
+	snprintf(name, sizeof(name), "%s %s%s", mm_json_text(row, "part"),
+		 mm_json_text(row, "name"), params);
+	print_value(mm_json_real(figure, "median"), unit, value, sizeof(value));
+	print_value(mm_json_real(figure, "p10"), unit, p10, sizeof(p10));
+	print_value(mm_json_real(figure, "p90"), unit, p90, sizeof(p90));
 	snprintf(spread, sizeof(spread), "(%s - %s)", p10, p90);
 	if (reference)
-		print_value(json_number(reference, "median"), unit, other, sizeof(other));
+		print_value(mm_json_real(reference, "median"), unit, other, sizeof(other));
 	if (json_object_get(row, "ratio"))
-		snprintf(ratio, sizeof(ratio), "%.3f", json_number(row, "ratio"));
+		snprintf(ratio, sizeof(ratio), "%.3f", mm_json_real(row, "ratio"));
 	print_goal(row, rehearsal, goal, sizeof(goal));
 	printf("%-60s %12s  %-26s %12s %8s  %s\n", name, value, spread, other, ratio, goal);
+}
+
+/* ---- the list ---- */
+
+static void row_list(const struct mm_gpu_row *row)
+{
+	printf("  %-17s %s, %s: %s\n", row->name, units[row->unit].name, units[row->unit].better,
+	       row->what);
+	if (!row->reference_name)
+		return;
+	printf("  %-17s reference: %s", "", row->reference_name);
+	if (row->goal.kind != MM_GOAL_NONE)
+		printf("; goal: ratio %s %.3g",
+		       row->goal.kind == MM_GOAL_AT_LEAST ? ">=" : "<=", row->goal.bound);
+	putchar('\n');
+}
+
+void mm_gpu_list(void)
+{
+	for (uint32_t i = 0; mm_gpu_groups[i]; i++) {
+		const struct mm_gpu_group *group = mm_gpu_groups[i];
+
+		printf("%-10s %s\n", group->name, group->what);
+		for (uint32_t k = 0; group->measurements[k]; k++)
+			for (uint32_t n = 0; n < group->measurements[k]->n_rows; n++)
+				row_list(&group->measurements[k]->rows[n]);
+	}
 }

@@ -16,7 +16,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 #include "tools/lab/gpubench/engine.h"
-#include "tools/lab/gpubench/parts.h"
+#include "tools/lab/gpubench/groups.h"
 
 #define BLOCK_TOKENS 16u
 #define LAUNCHES     3u
@@ -28,13 +28,12 @@ struct rows_words { /* constants in device memory that kernels read */
 };
 
 struct rows {
-	struct mm_gpu_bench *bench;
-	struct mm_gpu_dev dev;
-	struct mm_gpu_module module;
+	struct mm_gpu_bed bed;
 	struct mm_gpu_range x, y, z; /* f32 [rows][hidden] each */
 	struct mm_gpu_range words;   /* ids, positions, zeros, table, results */
 	uint32_t rows, hidden, head_dim, vocab;
 	CUdeviceptr ids, positions, zeros, table, results;
+	uint32_t kernel; /* of a case; index */
 };
 
 union args {
@@ -224,69 +223,98 @@ static const struct {
 	{ "relu", MM_KERNEL_RELU, make_relu, 8 },
 };
 
-/* ---- measuring ---- */
+/* ---- the statement ---- */
 
-static int rows_time_launches(struct rows *k, enum mm_kernel kernel, const union args *args,
-			      double *ret_s)
+enum rows_value { LAUNCH, COPY };
+
+static int row_kernel_enqueue(void *state, uint32_t i)
 {
-	double took_s = 0;
-	int r = mm_gpu_time_begin(&k->dev);
-
-	for (uint32_t i = 0; !r && i < LAUNCHES; i++)
-		r = mm_gpu_launch(&k->module, kernel, args);
-	if (!r)
-		r = mm_gpu_time_end(&k->dev, &took_s);
-	*ret_s = took_s / LAUNCHES;
-	return r;
-}
-
-/* Times a copy within z, which no kernel reads, so that the inputs of kernels stay random. */
-static int rows_time_copy(struct rows *k, double *ret_rate)
-{
-	const uint64_t half = k->z.bytes / 2;
-	double took_s = 0;
-	int r = mm_gpu_time_copy(&k->dev, k->z.va, half, &took_s);
-
-	*ret_rate = 2 * (double)half / took_s;
-	return r;
-}
-
-static int run_kernel(struct rows *k, size_t index)
-{
-	const double bytes = kernels[index].bytes * k->rows * k->hidden;
-	struct mm_series rate = { 0 }, copy = { 0 };
-	const struct mm_gpu_result result = {
-		.name = kernels[index].name,
-		.unit = "bytes_per_s",
-		.figure = &rate,
-		.reference = &copy,
-		.reference_name = "a copy within the device, read and written bytes",
-		.params = json_pack("{s:i,s:i}", "rows", (int)k->rows, "hidden", (int)k->hidden),
-	};
+	struct rows *k = state;
 	union args args;
-	int r = 0;
 
+	(void)i;
 	memset(&args, 0, sizeof(args));
-	kernels[index].make(k, &args);
-	for (uint32_t i = 0; !r && i <= k->bench->sizes.repeat; i++) {
-		double launch_s, copy_rate;
-
-		r = rows_time_launches(k, kernels[index].kernel, &args, &launch_s);
-		if (!r)
-			r = rows_time_copy(k, &copy_rate);
-		if (r || !i)
-			continue;
-		mm_series_add(&rate, bytes / launch_s);
-		mm_series_add(&copy, copy_rate);
-	}
-	if (!r)
-		r = mm_gpu_result(k->bench, &result);
-	else
-		json_decref(result.params);
-	mm_series_done(&rate);
-	mm_series_done(&copy);
-	return r;
+	kernels[k->kernel].make(k, &args);
+	return mm_gpu_launch(&k->bed.module, kernels[k->kernel].kernel, &args);
 }
+
+static int kernels_run(void *state, uint32_t which, double *value)
+{
+	struct rows *k = state;
+
+	return mm_gpu_time_calls(&k->bed.dev, row_kernel_enqueue, k, LAUNCHES, &value[which]);
+}
+
+/* Copies within z, which no kernel reads, so that the inputs of kernels stay random. */
+static int rows_copy(void *state, uint32_t which, double *value)
+{
+	struct rows *k = state;
+
+	return mm_gpu_time_copy(&k->bed.dev, k->z.va, k->z.bytes / 2, &value[which]);
+}
+
+static double kernel_work(const void *state)
+{
+	const struct rows *k = state;
+
+	return kernels[k->kernel].bytes * k->rows * k->hidden;
+}
+
+static double rows_copy_work(const void *state)
+{
+	const struct rows *k = state;
+
+	return 2 * (double)(k->z.bytes / 2);
+}
+
+static const char *kernel_case_name(const void *state)
+{
+	const struct rows *k = state;
+
+	return kernels[k->kernel].name;
+}
+
+static const struct mm_gpu_param rows_params[] = {
+	MM_GPU_PARAM("rows", struct rows, rows),
+	MM_GPU_PARAM("hidden", struct rows, hidden),
+	{ 0 },
+};
+
+static void rows_sweep(const void *state, uint32_t *ret_sizes)
+{
+	(void)state;
+	ret_sizes[0] = MM_ARRAY_SIZE(kernels);
+}
+
+static int kernel_choose(void *state, const uint32_t *at)
+{
+	struct rows *k = state;
+
+	k->kernel = at[0];
+	return 0;
+}
+
+static const struct mm_gpu_side rows_sides[] = {
+	{ "the kernel", LAUNCH, .run = kernels_run },
+	{ "a copy", COPY, .run = rows_copy },
+};
+
+static const struct mm_gpu_row rows_rows[] = {
+	{ "KERNEL", "each kernel that is bound by memory: every input and output once",
+	  MM_GPU_BYTES_PER_S, LAUNCH, .work = kernel_work, .reference = COPY,
+	  .reference_work = rows_copy_work,
+	  .reference_name = "a copy within the device, read and written bytes" },
+};
+
+static const struct mm_gpu_measurement rows_kernels = {
+	.name = "kernel",
+	MM_GPU_STATEMENT(rows_sides, rows_rows),
+	.warm_up = 1,
+	.case_name = kernel_case_name,
+	.sweep = rows_sweep,
+	.prepare = kernel_choose,
+	.params = rows_params,
+};
 
 /* ---- what there is ---- */
 
@@ -318,9 +346,10 @@ static int rows_make_words(struct rows *k)
 	int r;
 
 	if (!words)
-		return mm_gpu_fail(k->bench, -ENOMEM, "out of memory");
+		return mm_gpu_fail(k->bed.dev.bench, -ENOMEM, "out of memory");
 	/* A result of checksum has 64 bits; one of argmax uses half of that. */
-	r = mm_gpu_range_open(&k->dev, mm_round_up(bytes, 8) + 8 * (uint64_t)k->rows, 0, &k->words);
+	r = mm_gpu_range_open(&k->bed.dev, mm_round_up(bytes, 8) + 8 * (uint64_t)k->rows, 0,
+			      &k->words);
 	if (r)
 		return r;
 	fill_words(k, words, (uint32_t *)(words + 1));
@@ -329,48 +358,44 @@ static int rows_make_words(struct rows *k)
 	k->zeros = k->positions + 4 * (uint64_t)k->rows;
 	k->table = k->zeros + 4 * (uint64_t)k->rows;
 	k->results = k->words.va + mm_round_up(bytes, 8);
-	return mm_gpu_call(&k->dev, k->dev.gpu.cuMemcpyHtoD(k->words.va, words, bytes),
-			   "cuMemcpyHtoD");
+	return MM_GPU_CALL(&k->bed.dev, cuMemcpyHtoD, k->words.va, words, bytes);
 }
 
-static int rows_prepare(struct rows *k)
+static int rows_open(void *state, struct mm_gpu_bench *bench)
 {
+	struct rows *k = state;
 	struct mm_gpu_range *const ranges[] = { &k->x, &k->y, &k->z };
-	const uint64_t bytes = k->bench->sizes.buffer_bytes;
-	int r = mm_gpu_dev_open(&k->dev, k->bench);
+	const uint64_t bytes = bench->sizes.buffer_bytes;
+	int r = mm_gpu_bed_open(&k->bed, bench);
 
-	k->hidden = k->bench->sizes.row_hidden;
+	k->hidden = bench->sizes.row_hidden;
 	k->head_dim = MM_MIN(HEAD_DIM_MAX, k->hidden / 4);
 	k->rows = (uint32_t)(bytes / (4 * (uint64_t)k->hidden)) / BLOCK_TOKENS * BLOCK_TOKENS;
 	k->vocab = 2 * k->rows; /* the embedding table has 16 bits per element */
-	if (!r)
-		r = mm_gpu_module_open(&k->module, &k->dev);
 	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(ranges); i++) {
-		r = mm_gpu_range_open(&k->dev, bytes, 0, ranges[i]);
+		r = mm_gpu_range_open(&k->bed.dev, bytes, 0, ranges[i]);
 		if (!r)
-			r = mm_gpu_randomize(&k->dev, ranges[i]->va, bytes, true);
+			r = mm_gpu_randomize(&k->bed.dev, ranges[i]->va, bytes, true);
 	}
 	return r ? r : rows_make_words(k);
 }
 
-int mm_gpu_kernels_run(struct mm_gpu_bench *bench)
+static void rows_close(void *state)
 {
-	struct rows k = { .bench = bench };
-	int r = rows_prepare(&k);
+	struct rows *k = state;
 
-	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(kernels); i++) {
-		mm_gpu_progress(bench, "%s", kernels[i].name);
-		r = run_kernel(&k, i);
-		if (r == -EOPNOTSUPP) { /* this kernel is missing; others may be there */
-			mm_gpu_progress(bench, "%s", bench->err);
-			r = 0;
-		}
-	}
-	mm_gpu_range_close(&k.dev, &k.x);
-	mm_gpu_range_close(&k.dev, &k.y);
-	mm_gpu_range_close(&k.dev, &k.z);
-	mm_gpu_range_close(&k.dev, &k.words);
-	mm_gpu_module_close(&k.module);
-	mm_gpu_dev_close(&k.dev);
-	return r;
+	mm_gpu_range_close(&k->bed.dev, &k->x);
+	mm_gpu_range_close(&k->bed.dev, &k->y);
+	mm_gpu_range_close(&k->bed.dev, &k->z);
+	mm_gpu_range_close(&k->bed.dev, &k->words);
+	mm_gpu_bed_close(&k->bed);
 }
+
+const struct mm_gpu_group mm_gpu_kernels = {
+	.name = "kernels",
+	.what = "kernels that are bound by memory, against the bandwidth of a copy",
+	.state_bytes = sizeof(struct rows),
+	.open = rows_open,
+	.close = rows_close,
+	.measurements = (const struct mm_gpu_measurement *const[]){ &rows_kernels, NULL },
+};

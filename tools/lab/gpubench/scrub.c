@@ -3,140 +3,172 @@
  * scrub - how fast pages are scrubbed the way that mmd's xfer does it
  *
  * Concept:   xfer fills adjacent pages at once, and others one by one, with an event behind each
- *            batch. The references are one large fill, and a copy within the device.
+ *            batch. The references are one large fill, and a copy within the device. Before each
+ *            fill the pages hold random bytes; after it they hold zeros.
  */
+#include <errno.h>
+#include <string.h>
+
 #include "libclient/base/base.h"
 #include "libclient/protocol/xplan.h"
 #include "tools/lab/gpubench/device.h"
-#include "tools/lab/gpubench/parts.h"
+#include "tools/lab/gpubench/groups.h"
+
+#define SAMPLES      64u
+#define SAMPLE_BYTES 4096u
+
+enum scrub_value { COPY, RUNS, APART, FILL };
 
 struct scrub {
 	struct mm_gpu_dev dev;
 	struct mm_gpu_range range;
 	CUevent done;
-	struct mm_series runs, pages, fill, copy; /* bytes per second */
 };
 
-/* Times fills of @fill_bytes each, with an event behind each batch. */
-static int by_batches(struct scrub *s, uint64_t fill_bytes, uint64_t batch_bytes, double *ret_s)
+static int pages_dirty(void *state, uint32_t which)
 {
-	const struct mm_gpu_api *gpu = &s->dev.gpu;
+	struct scrub *s = state;
+
+	(void)which;
+	return mm_gpu_randomize(&s->dev, s->range.va, s->range.bytes, false);
+}
+
+static int half_copy(void *state, uint32_t which, double *value)
+{
+	struct scrub *s = state;
+
+	return mm_gpu_time_copy(&s->dev, s->range.va, s->range.bytes / 2, &value[which]);
+}
+
+/* Times fills, with an event behind each batch. */
+static int pages_fill(void *state, uint32_t which, double *value)
+{
+	struct scrub *s = state;
+	const uint64_t page = s->range.page_bytes;
+	const uint64_t batch = MM_MAX(MM_XSCRUB_BYTES / page, 1) * page;
+	const uint64_t fill = which == FILL ? s->range.bytes : which == APART ? page : batch;
 	int r = mm_gpu_time_begin(&s->dev);
 
 	for (uint64_t at = 0, n; !r && at < s->range.bytes; at += n) {
-		n = MM_MIN(fill_bytes, s->range.bytes - at);
-		r = mm_gpu_call(&s->dev,
-				gpu->cuMemsetD32Async(s->range.va + at, 0, n / 4, s->dev.stream),
-				"cuMemsetD32Async");
-		if (!r && (at + n) % batch_bytes == 0)
-			r = mm_gpu_call(&s->dev, gpu->cuEventRecord(s->done, s->dev.stream),
-					"cuEventRecord");
+		n = MM_MIN(fill, s->range.bytes - at);
+		r = MM_GPU_CALL(&s->dev, cuMemsetD32Async, s->range.va + at, 0, n / 4,
+				s->dev.stream);
+		if (!r && which != FILL && (at + n) % batch == 0)
+			r = MM_GPU_CALL(&s->dev, cuEventRecord, s->done, s->dev.stream);
 	}
-	return r ? r : mm_gpu_time_end(&s->dev, ret_s);
+	return r ? r : mm_gpu_time_end(&s->dev, &value[which]);
 }
 
-static int by_fill(struct scrub *s, double *ret_s)
+/* Checks samples at equal distances, the last bytes among them. */
+static int pages_check(void *state, uint32_t which)
 {
-	int r = mm_gpu_time_begin(&s->dev);
-
-	if (!r)
-		r = mm_gpu_call(&s->dev,
-				s->dev.gpu.cuMemsetD32Async(s->range.va, 0, s->range.bytes / 4,
-							    s->dev.stream),
-				"cuMemsetD32Async");
-	return r ? r : mm_gpu_time_end(&s->dev, ret_s);
-}
-
-static int scrub_measure(struct scrub *s, bool counts)
-{
-	const uint64_t page = s->range.page_bytes;
-	const uint64_t batch = MM_MAX(MM_XSCRUB_BYTES / page, 1) * page;
-	double runs_s, pages_s, fill_s, copy_s;
-	int r = mm_gpu_randomize(&s->dev, s->range.va, s->range.bytes, false);
-
-	if (!r)
-		r = mm_gpu_time_copy(&s->dev, s->range.va, s->range.bytes / 2, &copy_s);
-	if (!r)
-		r = by_batches(s, batch, batch, &runs_s);
-	if (!r)
-		r = mm_gpu_randomize(&s->dev, s->range.va, s->range.bytes, false);
-	if (!r)
-		r = by_batches(s, page, batch, &pages_s);
-	if (!r)
-		r = mm_gpu_randomize(&s->dev, s->range.va, s->range.bytes, false);
-	if (!r)
-		r = by_fill(s, &fill_s);
-	if (r || !counts)
-		return r;
-	mm_series_add(&s->runs, (double)s->range.bytes / runs_s);
-	mm_series_add(&s->pages, (double)s->range.bytes / pages_s);
-	mm_series_add(&s->fill, (double)s->range.bytes / fill_s);
-	/* The copy reads one half of the range, and writes the other. */
-	mm_series_add(&s->copy, (double)s->range.bytes / copy_s);
-	return 0;
-}
-
-static int scrub_report(struct scrub *s)
-{
-	const json_int_t page = (json_int_t)s->range.page_bytes;
-	const struct {
-		const char *name, *reference_name;
-		const struct mm_series *figure, *reference;
-	} results[] = {
-		{ "scrub", "one cuMemsetD32Async() over all", &s->runs, &s->fill },
-		{ "scrub_apart", "one cuMemsetD32Async() over all", &s->pages, &s->fill },
-		{ "scrub_copy", "a copy within the device, read and written bytes", &s->runs,
-		  &s->copy },
-	};
+	static const char zeros[SAMPLE_BYTES];
+	struct scrub *s = state;
+	const uint64_t step = (s->range.bytes - SAMPLE_BYTES) / (SAMPLES - 1);
+	char bytes[SAMPLE_BYTES];
 	int r = 0;
 
-	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(results); i++) {
-		const struct mm_gpu_result result = {
-			.name = results[i].name,
-			.unit = "bytes_per_s",
-			.figure = results[i].figure,
-			.reference = results[i].reference,
-			.reference_name = results[i].reference_name,
-			.params = json_pack("{s:I}", "page", page),
-		};
+	(void)which;
+	for (uint32_t i = 0; !r && i < SAMPLES; i++) {
+		const uint64_t at = i + 1 < SAMPLES ? i * step : s->range.bytes - SAMPLE_BYTES;
 
-		r = mm_gpu_result(s->dev.bench, &result);
+		r = MM_GPU_CALL(&s->dev, cuMemcpyDtoH, bytes, s->range.va + at, SAMPLE_BYTES);
+		if (!r && memcmp(bytes, zeros, SAMPLE_BYTES) != 0)
+			r = mm_gpu_fail(s->dev.bench, -EBADMSG, "a wrong result: a page is dirty");
 	}
 	return r;
 }
 
-static int scrub_pages(struct scrub *s, uint64_t page_bytes)
+static double scrubbed_bytes(const void *state)
 {
-	struct mm_gpu_bench *b = s->dev.bench;
-	int r = mm_gpu_range_open(&s->dev, 2 * b->sizes.buffer_bytes, page_bytes, &s->range);
+	const struct scrub *s = state;
 
-	mm_gpu_progress(b, "pages of %llu KiB", (unsigned long long)page_bytes >> 10);
-	for (uint32_t i = 0; !r && i <= b->sizes.repeat; i++)
-		r = scrub_measure(s, i > 0);
-	if (!r)
-		r = scrub_report(s);
+	return (double)s->range.bytes;
+}
+
+static const struct mm_gpu_param scrub_params[] = {
+	MM_GPU_PARAM("page", struct scrub, range.page_bytes),
+	{ 0 },
+};
+
+static const struct mm_gpu_side scrub_sides[] = {
+	/* The copy reads one half of the range, and writes the other. */
+	{ "a copy", COPY, .reset = pages_dirty, .run = half_copy },
+	{ "pages side by side", RUNS, .run = pages_fill, .check = pages_check },
+	{ "pages apart", APART, .reset = pages_dirty, .run = pages_fill, .check = pages_check },
+	{ "one fill", FILL, .reset = pages_dirty, .run = pages_fill, .check = pages_check },
+};
+
+static const struct mm_gpu_row scrub_rows[] = {
+	{ "scrub", "cleaning pages that lie side by side, batch by batch", MM_GPU_BYTES_PER_S, RUNS,
+	  .work = scrubbed_bytes, .reference = FILL,
+	  .reference_name = "one cuMemsetD32Async() over all" },
+	{ "scrub_apart", "cleaning pages that lie apart, one by one", MM_GPU_BYTES_PER_S, APART,
+	  .work = scrubbed_bytes, .reference = FILL,
+	  .reference_name = "one cuMemsetD32Async() over all" },
+	{ "scrub_copy", "cleaning pages that lie side by side, batch by batch", MM_GPU_BYTES_PER_S,
+	  RUNS, .work = scrubbed_bytes, .reference = COPY,
+	  .reference_name = "a copy within the device, read and written bytes" },
+};
+
+/* ---- pages of a size ---- */
+
+static int scrub_prepare(void *state, const uint32_t *at)
+{
+	struct scrub *s = state;
+	const struct mm_gpu_sizes *sizes = &s->dev.bench->sizes;
+
+	return mm_gpu_range_open(&s->dev, 2 * sizes->buffer_bytes, sizes->pages[at[0]], &s->range);
+}
+
+static void scrub_finish(void *state)
+{
+	struct scrub *s = state;
+
 	mm_gpu_range_close(&s->dev, &s->range);
-	mm_series_done(&s->runs);
-	mm_series_done(&s->pages);
-	mm_series_done(&s->fill);
-	mm_series_done(&s->copy);
-	return r;
 }
 
-int mm_gpu_scrub_run(struct mm_gpu_bench *bench)
+static void scrub_sweep(const void *state, uint32_t *ret_sizes)
 {
-	struct scrub s = { 0 };
-	int r = mm_gpu_dev_open(&s.dev, bench);
+	const struct scrub *s = state;
+
+	ret_sizes[0] = s->dev.bench->sizes.n_pages;
+}
+
+static int scrub_open(void *state, struct mm_gpu_bench *bench)
+{
+	struct scrub *s = state;
+	int r = mm_gpu_dev_open(&s->dev, bench);
 
 	if (!r)
-		r = mm_gpu_warm_up(&s.dev);
-	if (!r)
-		r = mm_gpu_call(&s.dev, s.dev.gpu.cuEventCreate(&s.done, CU_EVENT_DISABLE_TIMING),
-				"cuEventCreate");
-	for (uint32_t i = 0; !r && i < bench->sizes.n_pages; i++)
-		r = scrub_pages(&s, bench->sizes.pages[i]);
-	if (s.done)
-		s.dev.gpu.cuEventDestroy(s.done);
-	mm_gpu_dev_close(&s.dev);
-	return r;
+		r = mm_gpu_warm_up(&s->dev);
+	return r ? r : MM_GPU_CALL(&s->dev, cuEventCreate, &s->done, CU_EVENT_DISABLE_TIMING);
 }
+
+static void scrub_close(void *state)
+{
+	struct scrub *s = state;
+
+	if (s->done)
+		s->dev.gpu.cuEventDestroy(s->done);
+	mm_gpu_dev_close(&s->dev);
+}
+
+static const struct mm_gpu_measurement scrub_fills = {
+	.name = "fills",
+	MM_GPU_STATEMENT(scrub_sides, scrub_rows),
+	.warm_up = 1,
+	.sweep = scrub_sweep,
+	.prepare = scrub_prepare,
+	.finish = scrub_finish,
+	.params = scrub_params,
+};
+
+const struct mm_gpu_group mm_gpu_scrub = {
+	.name = "scrub",
+	.what = "cleaning pages, against a bare fill and a copy",
+	.state_bytes = sizeof(struct scrub),
+	.open = scrub_open,
+	.close = scrub_close,
+	.measurements = (const struct mm_gpu_measurement *const[]){ &scrub_fills, NULL },
+};

@@ -105,11 +105,6 @@ uint64_t mm_gpu_shape_bytes(const struct mm_gpu_shape *shape)
 	return mm_arch_weight_bytes(&arch, F16_BYTES);
 }
 
-uint64_t mm_gpu_tenant_pool(const struct mm_gpu_bench *bench)
-{
-	return 2 * mm_gpu_shape_bytes(&bench->sizes.cycling) + bench->sizes.pool_bytes;
-}
-
 /* Makes a model; its files are sparse if the device only keeps time. */
 static int shape_make_model(struct mm_gpu_bench *b, const struct mm_gpu_shape *shape,
 			    const char *dir)
@@ -146,7 +141,7 @@ int mm_gpu_model(struct mm_gpu_bench *bench, const struct mm_gpu_shape *shape, c
 	return access(config, F_OK) ? shape_make_model(bench, shape, ret_dir) : 0;
 }
 
-int mm_gpu_tenant_load(struct mm_gpu_tenant *t)
+static int tenant_load(struct mm_gpu_tenant *t)
 {
 	struct mm_gpu_bench *b = t->dev->bench;
 	const struct mm_arch arch = arch_of(&b->sizes.cycling);
@@ -163,6 +158,15 @@ int mm_gpu_tenant_load(struct mm_gpu_tenant *t)
 	t->layers = info.n_layers;
 	t->layer_bytes = mm_arch_layer_bytes(&arch, F16_BYTES);
 	return 0;
+}
+
+int mm_gpu_tenant_start(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev, uint64_t page_bytes)
+{
+	const struct mm_gpu_sizes *sizes = &dev->bench->sizes;
+	const uint64_t pool_bytes = 2 * mm_gpu_shape_bytes(&sizes->cycling) + sizes->pool_bytes;
+	int r = mm_gpu_tenant_open(t, dev, &dev->gpu, page_bytes, pool_bytes);
+
+	return r ? r : tenant_load(t);
 }
 
 int mm_gpu_tenant_plan(struct mm_gpu_tenant *t, uint32_t alpha, uint32_t beta,

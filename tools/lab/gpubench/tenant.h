@@ -2,8 +2,8 @@
 /*
  * gpu_tenant - an mmd on the device, and this process as its only tenant
  *
- * Concept:   A part starts an mmd with the page size that it measures, connects to it, and takes KV
- *            or loads a model, through whose layers it then steps.
+ * Concept:   A group starts an mmd with the page size that it measures, connects to it, and takes
+ *            KV or loads a model, through whose layers it then steps.
  * Ownership: mm_gpu_tenant_close() closes the connection and ends mmd; accepts a struct that is
  *            zeroed or half-opened.
  * Threading: one thread.
@@ -51,15 +51,12 @@ int mm_gpu_daemon_start(struct mm_gpu_bench *bench, struct mm_bench_mmd *mmd, ui
 /* Returns the size of the weights. */
 uint64_t mm_gpu_shape_bytes(const struct mm_gpu_shape *shape);
 
-/* Finds a model's folder, and makes the model unless an earlier part did. @ret_dir: PATH_MAX */
+/* Finds a model's folder, and makes the model unless an earlier group did. @ret_dir: PATH_MAX */
 int mm_gpu_model(struct mm_gpu_bench *bench, const struct mm_gpu_shape *shape, const char *name,
 		 char *ret_dir);
 
-/* Returns how much mmd should manage: twice the cycling model's weights, and sizes.pool_bytes. */
-uint64_t mm_gpu_tenant_pool(const struct mm_gpu_bench *bench);
-
-/* Loads the model whose layers cycle. */
-int mm_gpu_tenant_load(struct mm_gpu_tenant *t);
+/* Opens a tenant whose mmd has room for the model whose layers cycle, and loads that model. */
+int mm_gpu_tenant_start(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev, uint64_t page_bytes);
 
 /* Opens an arena with room for @chunks chunks of one page each. */
 int mm_gpu_tenant_kv(struct mm_gpu_tenant *t, uint32_t chunks);

@@ -5,7 +5,6 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/options.h"
-#include "tools/lab/gpubench/gpubench.h"
 #include "tools/lab/mmbench/decide.h"
 #include "tools/lab/mmbench/serve.h"
 #include "tools/lab/mmbench/steps_options.h"
@@ -68,13 +67,12 @@ static const struct mm_opt_program mmbench_program = {
 	.name = "mmbench",
 	.summary = "measure mmd: replay traces, time steps, time decisions",
 	.text = "Documentation/mmbench.md says what each number means.\n\n"
-		"The papers' evaluation, through the simulator, is mmevaluate. The mechanism on "
-		"the device that is there is `mmbench gpu`.",
+		"The papers' evaluation, through the simulator, is mmevaluate.",
 	.commands = mmbench_commands,
 	.n_commands = COMMANDS,
 	.exits = "Exit status: 0 done; 1 a run failed, or a token differed; 2 usage.",
 	.man_section = "1",
-	.see_also = "mmsim(1), mmevaluate(1), mmctl(1), mmd(8)",
+	.see_also = "gpubench(1), mmsim(1), mmevaluate(1), mmctl(1), mmd(8)",
 };
 
 /* Commands that are now programs of their own. */
@@ -83,6 +81,7 @@ static const struct {
 	const char *now;
 } other_commands[] = {
 	{ .name = "evaluate", .now = "mmevaluate" },
+	{ .name = "gpu", .now = "gpubench" },
 };
 
 /* Refuses one of other_commands. Return: the exit status; -1: the line is of none of them. */
@@ -179,10 +178,6 @@ int main(int argc, char **argv)
 
 	if (r >= 0)
 		return r;
-	if (argc > 1 && !strcmp(argv[1], "gpu")) {
-		argv[1] = argv[0]; /* getopt puts argv[0] into its messages */
-		return mm_bench_gpu(argc - 1, argv + 1);
-	}
 	if (argc > 1 && !strcmp(argv[1], "serve"))
 		r = serve_line(argc, argv, &m, &line);
 	else

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part bench: `mmbench gpu`, one part per process, so that a crash costs only one of them."""
+"""The part bench: `gpubench`, one part per process, so that a crash costs only one of them."""
 
 import contextlib
 import json
@@ -24,8 +24,7 @@ def run_one(suite, part, seconds):
     out.unlink(missing_ok=True)
     patience = max(int(min(PATIENCE_S, seconds)), 1)
     argv = [
-        suite.bin / "mmbench",
-        "gpu",
+        suite.bin / "gpubench",
         part,
         "--driver",
         suite.args.driver,
@@ -35,7 +34,7 @@ def run_one(suite, part, seconds):
         "--patience",
         patience,
     ]
-    # mmbench ends a part that takes too long, unless it hangs in the driver.
+    # gpubench ends a part that takes too long, unless it hangs in the driver.
     quick = ["--quick", "--repeat", "2"] if suite.args.quick else []
     done = suite.run(f"bench-{part}", argv + quick, limit=patience + 60)
     got = done.json() or {}
@@ -50,11 +49,12 @@ def run_one(suite, part, seconds):
 
 
 def run(suite, record):
-    suite.program("mmbench")
-    listed = suite.run("bench-list", [suite.bin / "mmbench", "gpu", "--list"]).text().splitlines()
-    parts = [line.split()[0] for line in listed if line.strip()]
+    suite.program("gpubench")
+    listed = suite.run("bench-list", [suite.bin / "gpubench", "--list"]).text().splitlines()
+    # The measurements of a part are indented below it.
+    parts = [line.split()[0] for line in listed if line[:1].strip()]
     if not parts:
-        raise Failure("mmbench gpu --list names no part")
+        raise Failure("gpubench --list names no part")
     record["asked"] = parts
     done = record.setdefault("parts", {})
     # A part that failed is tried again after all others.
