@@ -3,12 +3,13 @@
 # What `cmake --install` copies: programs, the client library with its headers, the software GPU, the
 # host kernels, the CUDA kernels (emulated, and for a GPU where nvcc is), man pages. Device profiles: kernels/timing.
 set(MM_PROGRAMS mmd mmctl mmserve mmbench gpubench mmsim mkmodel)
-set(MM_LIBRARIES mm-client-shared mm-softgpu mm-softblas mm-kernels-host mm-kernels-host-fast
+set(MM_LIBRARIES mm-softgpu mm-softblas mm-kernels-host mm-kernels-host-fast
   mm-kernels-emulated)
 
 install(TARGETS ${MM_PROGRAMS} ${MM_LIBRARIES}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS mm-client-shared EXPORT mm-client LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(MM_NVCC)
   install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/mm-kernels-cuda.fatbin
     DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -31,3 +32,15 @@ cmake_path(APPEND MM_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND MM_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(cmake/mm-client.pc.in mm-client.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/mm-client.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# The same for CMake: what was released with one major number works for programs of an older minor one.
+include(CMakePackageConfigHelpers)
+set(MM_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/mm-client)
+set_target_properties(mm-client-shared PROPERTIES EXPORT_NAME client)
+target_include_directories(mm-client-shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+configure_package_config_file(cmake/mm-clientConfig.cmake.in mm-clientConfig.cmake
+  INSTALL_DESTINATION ${MM_CMAKE_FOLDER} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(mm-clientConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+install(EXPORT mm-client NAMESPACE mm:: FILE mm-clientTargets.cmake DESTINATION ${MM_CMAKE_FOLDER})
+install(FILES ${CMAKE_BINARY_DIR}/mm-clientConfig.cmake ${CMAKE_BINARY_DIR}/mm-clientConfigVersion.cmake
+  DESTINATION ${MM_CMAKE_FOLDER})

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """configure.py CMAKE SOURCE: a build without what only tests need, and the list of what a build needs."""
 
+import json
 import os
 import pathlib
 import re
@@ -95,8 +96,30 @@ class Packages(unittest.TestCase):
                 self.assertFalse(found, f"{name} lists packages: {found}")
         fetched = re.findall(r'"(lib\w+-dev)"', (SOURCE / "tools/lab/suite/deps.py").read_text())
         self.assertLessEqual(set(fetched), {*self.all["build"], *self.all["tests"]})
-        for guide in ("README.md", "Documentation/admin-guide.md", "Documentation/testing.md"):
+        for guide in ("README.md", "Documentation/admin-guide.md", "Documentation/building.md", "Documentation/testing.md"):
             self.assertTrue("tools/packages" in (SOURCE / guide).read_text(), guide)
+
+
+class Building(unittest.TestCase):
+    """The guide has each option with its default, and each preset with its folder."""
+
+    def setUp(self):
+        self.guide = (SOURCE / "Documentation/building.md").read_text()
+
+    def test_options(self):
+        files = [SOURCE / "CMakeLists.txt", *SOURCE.glob("cmake/*.cmake"), *SOURCE.glob("tests/**/CMakeLists.txt"),
+                 *SOURCE.glob("kernels/**/CMakeLists.txt")]
+        text = "\n".join(path.read_text() for path in files)
+        there = dict(re.findall(r'^\s*option\((MM_\w+) ".*" (ON|OFF)\)$', text, re.M))
+        there |= {name: value.strip('"') or "empty"
+                  for name, value in re.findall(r"^set\((MM_\w+) (\S+) CACHE STRING", text, re.M)}
+        said = re.findall(r"^\| `(MM_\w+)` \| `?(\w+)`? \|", self.guide, re.M)
+        self.assertEqual(dict(said), there)
+
+    def test_presets(self):
+        presets = json.loads((SOURCE / "CMakePresets.json").read_text())["configurePresets"]
+        there = {p["name"]: p["binaryDir"].rpartition("/")[2] for p in presets if "binaryDir" in p}
+        self.assertEqual(dict(re.findall(r"^\| `(\w+)` \| `(build[\w-]*)` \|", self.guide, re.M)), there)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""install.py CMAKE BUILD LIBDIR: installs into a temporary folder, moves that, and runs what is there."""
+"""install.py CMAKE BUILD LIBDIR SOURCE: installs into a temporary folder, moves that, and runs what is there."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-CMAKE, BUILD, LIBDIR = sys.argv[1:4]
+CMAKE, BUILD, LIBDIR, SOURCE = sys.argv[1:5]
 PAGE_BYTES = 65536
 PATIENCE_S = 300
 ENGINE = r"""
@@ -27,6 +27,31 @@ int main(void)
 
 	puts(err);
 	return r < 0 && err[0] ? 0 : 1;
+}
+"""
+
+# A project of somebody else: an example of ours in C, and the same header in C++.
+CONSUMER = """
+cmake_minimum_required(VERSION 3.20)
+project(consumer C CXX)
+find_package(mm-client @VERSION@ CONFIG REQUIRED)
+message(STATUS "found ${mm-client_VERSION} in ${mm-client_DIR}")
+add_executable(engine tenant.c)
+target_compile_definitions(engine PRIVATE _GNU_SOURCE)
+add_executable(version version.cpp)
+foreach(program engine version)
+  target_compile_options(${program} PRIVATE -Wall -Wextra -Werror)
+  target_link_libraries(${program} PRIVATE mm::client)
+endforeach()
+"""
+VERSION_CPP = r"""
+#include <mm/client.h>
+#include <cstdio>
+
+int main()
+{
+	std::printf("%u.%u %s\n", mm_client_abi() >> 16, mm_client_abi() & 0xffff, mm_client_version());
+	return mm_client_abi() == MM_CLIENT_ABI ? 0 : 1;
 }
 """
 
@@ -93,6 +118,59 @@ class Install(unittest.TestCase):
         report = json.loads(self.program("mmsim", "--profile", "gh200-96", *case))
         self.assertEqual(report["results"]["remap"]["completed"], report["results"]["remap"]["requests"])
 
+    def test_evaluates(self):
+        self.program("mmevaluate", "--quick", "--only", "fig17", "--windows", "1", "--seconds", "1")
+        self.assertIn("## Figure 17", (self.root / "evaluation" / "evaluation.md").read_text())
+
+    def consumer_configure(self, prefix, version, good=True):
+        """As somebody would who was told the prefix and nothing else. Return: what CMake said."""
+        project = self.root / "consumer"
+        project.mkdir(exist_ok=True)
+        (project / "CMakeLists.txt").write_text(CONSUMER.replace("@VERSION@", version))
+        (project / "version.cpp").write_text(VERSION_CPP)
+        (project / "tenant.c").write_bytes((pathlib.Path(SOURCE) / "Documentation/examples/tenant.c").read_bytes())
+        words = [CMAKE, "-S", project, "-B", project / version, f"-DCMAKE_PREFIX_PATH={prefix}"]
+        done = subprocess.run([str(word) for word in words], env=self.env, capture_output=True, text=True,
+                              timeout=PATIENCE_S)
+        self.assertEqual(done.returncode == 0, good, done.stdout + done.stderr)
+        return " ".join((done.stdout + done.stderr).split())
+
+    def serve_consumer(self, engine):
+        """Loads a model and runs steps as a tenant of the mmd that was installed."""
+        self.program("mkmodel", "random", "model", "--layers", "3", "--hidden", "64")
+        self.start_mmd()
+        self.assertEqual(self.run_it(engine, "model", "5"), "0 layers were wrong\n")
+
+    def use_cmake_package(self, prefix):
+        if os.environ.get("MM_SANITIZE"):
+            self.skipTest("the library needs a sanitizer's runtime")
+        said = self.consumer_configure(prefix, "0.1")
+        self.assertIn(f"in {prefix}/{LIBDIR}/cmake/mm-client", said)
+        build = self.root / "consumer" / "0.1"
+        self.run_it(CMAKE, "--build", build)
+        self.assertRegex(self.run_it(build / "version"), r"^0\.\d+ 0\.\d+\.\d+$")
+        self.serve_consumer(build / "engine")
+
+    def test_a_project_finds_the_cmake_package(self):
+        self.use_cmake_package(self.prefix)
+
+    def test_other_versions_are_not_found(self):
+        if os.environ.get("MM_SANITIZE"):
+            self.skipTest("the library needs a sanitizer's runtime")
+        for version in ("0.9", "1.0"):
+            said = self.consumer_configure(self.prefix, version, good=False)
+            self.assertIn("compatible with requested version", said)
+
+    def test_a_project_finds_pkg_config(self):
+        if os.environ.get("MM_SANITIZE"):
+            self.skipTest("the library needs a sanitizer's runtime")
+        self.env["PKG_CONFIG_PATH"] = str(self.prefix / LIBDIR / "pkgconfig")
+        flags = self.run_it("pkg-config", "--cflags", "--libs", "mm-client >= 0.1").split()
+        source = pathlib.Path(SOURCE) / "Documentation/examples/tenant.c"
+        self.run_it("cc", "-D_GNU_SOURCE", "-Wall", "-Werror", source, *flags, "-o", "engine")
+        self.env["LD_LIBRARY_PATH"] = str(self.prefix / LIBDIR)
+        self.serve_consumer(self.root / "engine")
+
     def build_an_engine(self, prefix):
         """Without a word about where it is: the .pc file has to know by itself."""
         if os.environ.get("MM_SANITIZE"):
@@ -117,6 +195,8 @@ class Install(unittest.TestCase):
         prefix = found[0].parents[len(pathlib.PurePath(LIBDIR).parts) + 1]
         self.assertTrue((prefix / "bin" / "mmd").is_file())
         self.build_an_engine(prefix)
+        self.prefix = prefix
+        self.use_cmake_package(prefix)
 
     def test_no_path_of_then(self):
         """Nothing says where it was built or first installed; debug information may."""
