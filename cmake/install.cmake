@@ -16,9 +16,7 @@ if(MM_NVCC)
 endif()
 install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h include/mm/softgpu.h include/mm/types.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm)
-install(FILES Documentation/man/mmctl.1 Documentation/man/mmbench.1 Documentation/man/mmsim.1
-  DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES Documentation/man/mmd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+include(${CMAKE_CURRENT_LIST_DIR}/pages.cmake)
 
 # Relative to where the file itself lies, so that the prefix may be chosen when installing and the tree moved
 # after; absolute folders stay.

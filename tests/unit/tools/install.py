@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -212,8 +213,43 @@ class Install(unittest.TestCase):
                 self.assertFalse(place in data, f"{path} names {place.decode()}")
 
     def test_manual(self):
-        for page in ("man1/mmctl.1", "man1/mmbench.1", "man1/mmsim.1", "man8/mmd.8"):
-            self.assertTrue((self.prefix / "share" / "man" / page).is_file(), page)
+        for page in ("man1/mmctl.1", "man1/mmserve.1", "man1/mmbench.1", "man1/gpubench.1", "man1/mmsim.1",
+                     "man1/mkmodel.1", "man1/mmevaluate.1", "man8/mmd.8"):
+            path = self.prefix / "share" / "man" / page
+            self.assertTrue(path.is_file(), page)
+            if shutil.which("man"):
+                done = subprocess.run(["man", "--warnings", "-l", path], capture_output=True, text=True,
+                                      timeout=PATIENCE_S, env=dict(os.environ, MANPAGER="cat", MANWIDTH="80"))
+                self.assertEqual((done.returncode, done.stderr), (0, ""), page)
+        page = (self.prefix / "share" / "man" / "man8" / "mmd.8").read_text()
+        for words in ("\\-\\-reclaim\\-timeout", "dwell\\-ms", ".SH FILES", ".SH SIGNALS", "@"):
+            self.assertEqual(words in page, words != "@", words)
+
+    def offers(self, *words):
+        """What bash offers for the last word."""
+        script = self.prefix / "share" / "bash-completion" / "completions" / words[0]
+        line = " ".join(f"'{word}'" for word in words)
+        return self.run_it("bash", "-ec", f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; "
+                           f"_{words[0]}; printf '%s\\n' \"${{COMPREPLY[@]}}\"").split()
+
+    def test_completion(self):
+        self.assertEqual(self.offers("mmctl", ""),
+                         ["status", "pool", "plan", "devices", "footprint", "quota", "wait"])
+        self.assertEqual(self.offers("mmctl", "quota", ""), ["show", "set"])
+        for value in (["plan"], ["=", "plan"]):  # the value of an option is no command
+            self.assertEqual(self.offers("mmctl", "--dir", *value, "quota", ""), ["show", "set"])
+            self.assertEqual(self.offers("mmctl", "--dir", *value, "dev"), ["devices"])
+        self.assertEqual(self.offers("mmctl", "--json", "quota", "set", "x", "--on-timeout", ""),
+                         ["kill", "quarantine"])
+        self.assertEqual(self.offers("mmctl", "quota", "set", "x", "--on-timeout", "=", "k"), ["kill"])
+        self.assertEqual(self.offers("mmctl", "plan", "set", "--la"), ["--layers"])
+        self.assertEqual(self.offers("mmctl", "plan", "show", "--la"), [])
+        self.assertEqual(self.offers("mmctl", "--dir", ""), [])  # files, by the default of complete
+        self.assertEqual(self.offers("mmd", "--driver", ""), ["software", "cuda"])
+        self.assertEqual(self.offers("mmd", "--pol"), ["--policy"])
+        self.assertEqual(self.offers("mmd", "--policy", "na"), ["naive", "naive-bounded"])
+        for program in ("mmserve", "mmbench", "gpubench", "mmsim", "mkmodel", "mmevaluate"):
+            self.assertIn("--help", self.offers(program, "--h"), program)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Man pages and completion for bash, printed by the programs themselves from their tables of options, so that they
+# cannot differ from what a program takes. A program that is compiled for another machine can print nothing here:
+# without CMAKE_CROSSCOMPILING_EMULATOR none are made and none installed; those of a native build of the same
+# version are the same.
+set(MM_PAGES mmd.8 mmctl.1 mmserve.1 mkmodel.1 mmbench.1 gpubench.1 mmsim.1)
+find_package(Python3 3.11 QUIET COMPONENTS Interpreter)
+if(Python3_Interpreter_FOUND)
+  list(APPEND MM_PAGES mmevaluate.1)
+else()
+  message(STATUS "Man page and completion of mmevaluate are not made: they need Python 3.11")
+endif()
+
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  message(STATUS "Man pages and completion are not made: the programs cannot run here")
+  return()
+endif()
+set(outputs "")
+foreach(page ${MM_PAGES})
+  string(REGEX REPLACE "[.].*" "" program ${page})
+  string(REGEX REPLACE ".*[.]" "" section ${page})
+  set(man ${CMAKE_BINARY_DIR}/man/${page})
+  set(bash ${CMAKE_BINARY_DIR}/completions/${program})
+  set(template ${CMAKE_SOURCE_DIR}/Documentation/man/${page}.in)
+  if(NOT EXISTS ${template})
+    set(template "")
+  endif()
+  if(TARGET ${program})
+    set(command "${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:${program}>")
+    set(parts ${program})
+  else()
+    set(command "${Python3_EXECUTABLE};${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program}")
+    file(GLOB parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/lab/evaluate/*.py)
+  endif()
+  add_custom_command(OUTPUT ${man} ${bash}
+    COMMAND ${CMAKE_COMMAND}
+      "-DPROGRAM=${command}" -DMAN=${man}
+      -DBASH=${bash} -DTEMPLATE=${template} -P ${CMAKE_SOURCE_DIR}/cmake/man.cmake
+    DEPENDS ${parts} ${template} ${CMAKE_SOURCE_DIR}/cmake/man.cmake
+    COMMENT "Man page and completion of ${program}" VERBATIM)
+  list(APPEND outputs ${man} ${bash})
+  install(FILES ${man} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+  install(FILES ${bash} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+endforeach()
+add_custom_target(mm-pages ALL DEPENDS ${outputs})
