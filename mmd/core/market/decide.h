@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * decide - the market's decision: from a view to targets
+ *
+ * Concept:   A pure function of the view and of a small memory: the same bytes give the same
+ *            targets. Who lacks KV bids, layers and chunks that can be lent are offers with a
+ *            price, and whether all compute side by side or in turns is an output.
+ *            Documentation/market.md has the rules, their reasons, and what each was measured to
+ *            gain.
+ * Ownership: the caller owns all three; the memory holds no pointers, so it can be copied.
+ * Threading: any; integers only, no allocation.
+ */
+#pragma once
+
+#include "mmd/core/market/targets.h"
+#include "mmd/core/market/view.h"
+
+/* What decisions remember of earlier ones. */
+struct mm_market_memory {
+	bool beside; /* the mode that was chosen last */
+	uint64_t
+		mode_since_ns; /* since when the demand speaks for the other mode; 0: it does not */
+	uint64_t taken_ns[MM_CORE_TENANTS_MAX]; /* when a tenant's target was raised last */
+};
+
+/**
+ * mm_market_decide() - the targets of the policy remap
+ * @view:    complete
+ * @memory:  zeroed at first, then as the last decision left it
+ * @targets: written: the fields of the device, and tenant[] for each tenant of the view
+ */
+void mm_market_decide(const struct mm_view *view, struct mm_market_memory *memory,
+		      struct mm_targets *targets);

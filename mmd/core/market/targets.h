@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * targets - what a decision wants each tenant to have
+ *
+ * Concept:   A target is a level, not a command: how many layers are to be away, how many chunks a
+ *            tenant may hold at most, down to how many it is to release. reconcile.h makes the
+ *            memory follow, one step at a time, as far as pages are there; nothing is taken from a
+ *            tenant that no target says. A decision that is repeated changes nothing.
+ * Earmarks:  Pages for layers that are to return are kept for them in the order of `first` from
+ *            when they are asked for until the change begins or the target changes, whoever holds
+ *            the turn meanwhile. Without that, pages that were freed for layers are granted as KV
+ *            again, and asked back again (Documentation/market.md has the trace).
+ * Ownership: the market owns one; no pointers.
+ * Threading: core thread only.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Why a target is what it is, for the operator. explain.h has a sentence for each. */
+enum mm_target_why {
+	MM_WHY_STAYS,       /* nobody lacks memory */
+	MM_WHY_BY_HAND,     /* the operator has set it */
+	MM_WHY_POLICY,      /* the policy lends no layers */
+	MM_WHY_UNKNOWN,     /* its steps or the link were not measured yet */
+	MM_WHY_WORTH,       /* further layers cost it and others more than their KV is worth */
+	MM_WHY_CLAUSE,      /* further layers would cost it more than its own KV gains it */
+	MM_WHY_CAP,         /* all that may be away are */
+	MM_WHY_IDLE,        /* it is idle: lends what others need */
+	MM_WHY_IDLE_DEAR,   /* it is idle, but its return would cost more than is gained */
+	MM_WHY_OFF_TURN,    /* it waits for its turn: lends all but what must stay */
+	MM_WHY_NEXT,        /* it has the next turn: layers return into room that nobody needs */
+	MM_WHY_HOLDER,      /* it has the turn */
+	MM_WHY_HYSTERESIS,  /* a change would gain too little */
+	MM_WHY_DWELL,       /* it was changed too recently */
+	MM_WHY_OWES,        /* its account must give pages */
+	MM_WHY_MODEL_WAITS, /* a model waits for pages */
+	MM_WHYS
+};
+
+struct mm_target {
+	uint32_t alpha;   /* layers that are to be away */
+	uint32_t kv_most; /* chunks: it is granted none beyond */
+	uint32_t kv_keep; /* chunks: what it holds beyond is reclaimed; UINT32_MAX: nothing is */
+	uint32_t first;   /* pages go to the lowest first: 0 layers of a holder, 1 entitled, ... */
+	enum mm_target_why why;
+	/* For the operator: the value of the choice and of one more layer, in permille of ln(rate). */
+	int32_t worth, worth_more;
+};
+
+struct mm_targets {
+	uint64_t decided_ns;
+	uint64_t again_ns; /* when to decide again without an event; UINT64_MAX: never */
+	bool beside;       /* all who have work compute at once, else in turns */
+	uint64_t turn_ns;  /* length of the holder's turn while others wait; 0: its own quantum */
+	/* For the operator: what the choice of the mode compared, in pages. */
+	uint64_t demand, supply;
+	struct mm_target *tenant; /* one per index of the core */
+};
