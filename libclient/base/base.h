@@ -22,6 +22,7 @@
 #define MM_PRINTF(f, a)  __attribute__((format(printf, f, a)))
 #define MM_NS_PER_S      UINT64_C(1000000000)
 #define MM_NS_PER_MS     UINT64_C(1000000)
+#define MM_NS_PER_US     UINT64_C(1000)
 
 /*
  * Outcomes of a call, as opposed to failures of this process (negative errno). The caller handles a

@@ -41,6 +41,10 @@ static const struct account_field {
 	  MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS, MM_BY_NONE },
 	{ "turn_priority_max", TYPE_NUMBER, AT(turn_priority_max), 0, MM_TURN_PRIORITY_MAX,
 	  MM_BY_NONE },
+	{ "goal_ttft_ms", TYPE_NUMBER, AT(goal_ttft_ms), 0, MM_GOAL_NS_MAX / MM_NS_PER_MS,
+	  MM_BY_NONE },
+	{ "goal_tpot_us", TYPE_NUMBER, AT(goal_tpot_us), 0, MM_GOAL_NS_MAX / MM_NS_PER_US,
+	  MM_BY_NONE },
 	{ "on_timeout", TYPE_TIMEOUT, AT(on_timeout), 0, 0, MM_BY_NONE },
 };
 

@@ -41,7 +41,8 @@ struct mm_account_config {
 	uint64_t connections_max; /* or MM_ACCOUNT_ANY */
 	uint64_t on_timeout;      /* enum mm_on_timeout */
 	uint64_t turn_quantum_max_ms,
-		turn_priority_max; /* MM_ACCOUNT_ANY: as accounts that are not named */
+		turn_priority_max;           /* MM_ACCOUNT_ANY: as accounts that are not named */
+	uint64_t goal_ttft_ms, goal_tpot_us; /* 0: no goal */
 };
 
 struct mm_accounts {

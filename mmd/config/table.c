@@ -197,7 +197,8 @@ const struct mm_opt mm_config_options[] = {
 	  .value = "JSON",
 	  .help = "the accounts that are named: an array of objects, in the file as it is: "
 		  "name; one of cgroup, uid, gid; min, max, weight, priority, host_max, "
-		  "connections_max, turn_quantum_max_ms, turn_priority_max, on_timeout, "
+		  "connections_max, turn_quantum_max_ms, turn_priority_max, goal_ttft_ms, "
+		  "goal_tpot_us, on_timeout, "
 		  "domain. Documentation/admin-guide.md describes them",
 	  .type = MM_OPT_CALL,
 	  CONFIG_AT(accounts),

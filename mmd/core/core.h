@@ -41,8 +41,9 @@
 #define MM_PRIORITY_MAX   1000
 #define MM_KILLS_MAX      64
 
-#define MM_TURN_QUANTUM_BOUND_NS UINT64_C(2000000000)  /* of an account, by default */
-#define MM_TURN_QUANTUM_LIMIT_NS UINT64_C(60000000000) /* the most that an operator may grant */
+#define MM_TURN_QUANTUM_BOUND_NS UINT64_C(2000000000)    /* of an account, by default */
+#define MM_GOAL_NS_MAX           UINT64_C(3600000000000) /* longest goal of an account */
+#define MM_TURN_QUANTUM_LIMIT_NS UINT64_C(60000000000)   /* the most that an operator may grant */
 
 /* A tenant's id: its index, which the shell may use for tables; the core's tag; a generation. */
 #define MM_TENANT_INDEX(tenant)    ((tenant) & (MM_CORE_TENANTS_MAX - 1))
@@ -303,6 +304,9 @@ struct mm_core_quota {
 	uint64_t turn_quantum_max_ns;
 	/* The most that a tenant may request, up to MM_TURN_PRIORITY_MAX; 0 is 0. */
 	uint32_t turn_priority_max;
+	/* Goals for the requests of its tenants, up to MM_GOAL_NS_MAX; 0: none. */
+	uint64_t goal_ttft_ns; /* from arrival to the first token */
+	uint64_t goal_tpot_ns; /* for each further token */
 };
 
 /*

@@ -75,6 +75,8 @@ static uint64_t account_domain_of(const struct mm_accounts *all, uint32_t index)
 
 static void quota_turns_fill(const struct mm_account_config *a, struct mm_core_quota *quota)
 {
+	quota->goal_ttft_ns = a->goal_ttft_ms * MM_NS_PER_MS;
+	quota->goal_tpot_ns = a->goal_tpot_us * MM_NS_PER_US;
 	if (a->turn_quantum_max_ms != MM_ACCOUNT_ANY)
 		quota->turn_quantum_max_ns = a->turn_quantum_max_ms * MM_NS_PER_MS;
 	if (a->turn_priority_max != MM_ACCOUNT_ANY)
@@ -376,6 +378,8 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	mm_json_put_u64(json, "priority", a->quota.priority);
 	mm_json_put_u64(json, "turn_quantum_max_ms", a->quota.turn_quantum_max_ns / MM_NS_PER_MS);
 	mm_json_put_u64(json, "turn_priority_max", a->quota.turn_priority_max);
+	mm_json_put_u64(json, "goal_ttft_ms", a->quota.goal_ttft_ns / MM_NS_PER_MS);
+	mm_json_put_u64(json, "goal_tpot_us", a->quota.goal_tpot_ns / MM_NS_PER_US);
 	mm_json_put_text(json, "on_timeout", mm_on_timeout_name(a->quota.on_timeout));
 	mm_json_put_u64(json, "used_bytes", ((uint64_t)a->charged + a->quarantined) * page);
 	mm_json_put_u64(json, "quarantined_bytes", a->quarantined * page);
@@ -445,10 +449,12 @@ static bool param_number(const json_t *params, const char *key, uint64_t max, ui
 
 static bool params_are_known(const json_t *params, struct mm_rpc_error *error)
 {
-	static const char *const known[] = { "account",          "device",   "min_bytes",
-					     "max_bytes",        "weight",   "priority",
-					     "on_timeout",       "revision", "turn_quantum_max_ms",
-					     "turn_priority_max" };
+	static const char *const known[] = {
+		"account",           "device",       "min_bytes",
+		"max_bytes",         "weight",       "priority",
+		"on_timeout",        "revision",     "turn_quantum_max_ms",
+		"turn_priority_max", "goal_ttft_ms", "goal_tpot_us"
+	};
 	const char *key;
 	json_t *value;
 
@@ -505,6 +511,18 @@ static bool param_turns(const json_t *params, struct mm_core_quota *q, struct mm
 	return true;
 }
 
+static bool param_goals(const json_t *params, struct mm_core_quota *q, struct mm_rpc_error *error)
+{
+	uint64_t ttft_ms = q->goal_ttft_ns / MM_NS_PER_MS, tpot_us = q->goal_tpot_ns / MM_NS_PER_US;
+
+	if (!param_number(params, "goal_ttft_ms", MM_GOAL_NS_MAX / MM_NS_PER_MS, &ttft_ms, error) ||
+	    !param_number(params, "goal_tpot_us", MM_GOAL_NS_MAX / MM_NS_PER_US, &tpot_us, error))
+		return false;
+	q->goal_ttft_ns = ttft_ms * MM_NS_PER_MS;
+	q->goal_tpot_ns = tpot_us * MM_NS_PER_US;
+	return true;
+}
+
 /* Keys that are missing in @params leave their values as they are. */
 static bool param_quota(const json_t *params, uint64_t page, struct mm_core_quota *q,
 			struct mm_rpc_error *error)
@@ -533,7 +551,7 @@ static bool param_quota(const json_t *params, uint64_t page, struct mm_core_quot
 	q->weight = (uint32_t)weight;
 	q->priority = (uint32_t)priority;
 	q->on_timeout = (enum mm_on_timeout)on_timeout;
-	return param_turns(params, q, error);
+	return param_turns(params, q, error) && param_goals(params, q, error);
 }
 
 static bool quota_request_parse(struct mm_shell *shell, const json_t *params,
@@ -616,12 +634,15 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 		mm_log(MM_LOG_INFO, "quota.set",
 		       "account=%s device=%" PRIu64 " min_pages=%" PRIu64 " max_pages=%" PRIu64
 		       " weight=%u priority=%u turn_quantum_max_ms=%" PRIu64
-		       " turn_priority_max=%u on_timeout=%s outcome=%s revision=%" PRIu64,
+		       " turn_priority_max=%u goal_ttft_ms=%" PRIu64 " goal_tpot_us=%" PRIu64
+		       " on_timeout=%s outcome=%s revision=%" PRIu64,
 		       json_string_value(json_object_get(params, "account")), request.pool->ordinal,
 		       now.quota.min_pages, now.quota.max_pages, now.quota.weight,
 		       now.quota.priority, now.quota.turn_quantum_max_ns / MM_NS_PER_MS,
-		       now.quota.turn_priority_max, mm_on_timeout_name(now.quota.on_timeout),
-		       outcome_names[outcome], now.revision);
+		       now.quota.turn_priority_max, now.quota.goal_ttft_ns / MM_NS_PER_MS,
+		       now.quota.goal_tpot_ns / MM_NS_PER_US,
+		       mm_on_timeout_name(now.quota.on_timeout), outcome_names[outcome],
+		       now.revision);
 	}
 	return result;
 }

@@ -160,3 +160,23 @@ def test_bounds(root, start, serve, model_dirs):
         assert code == 1 and flag.strip("-").replace("-", "_") in errors, errors
     assert {a["account"]: bounds(a) for a in d.ctl("quota", "show")["accounts"]} == {
         "web": (60000, 2), "rest": (3000, 1), "uid:7": (3000, 7)}
+
+
+def test_goals(start):
+    """What requests of an account are to reach, in the configuration and later."""
+    named = [{"name": "web", "uid": 99999, "goal_ttft_ms": 1500, "goal_tpot_us": 40000},
+             {"name": "rest", "uid": 99998}]
+    d = start(extra=["--accounts", json.dumps(named)])
+
+    def goals(a):
+        return a["goal_ttft_ms"], a["goal_tpot_us"]
+
+    def shown():
+        return {a["account"]: goals(a) for a in d.ctl("quota", "show")["accounts"]}
+    assert shown() == {"web": (1500, 40000), "rest": (0, 0)}
+    assert goals(d.ctl("quota", "set", "rest", "--goal-ttft", "800")) == (800, 0)
+    assert goals(d.ctl("quota", "set", "web", "--goal-tpot", "0")) == (1500, 0)
+    for flag, value in [("--goal-ttft", "3600001"), ("--goal-tpot", "3600000001")]:
+        code, _, errors = d.ctl("quota", "set", "web", flag, value, check=False)
+        assert code == 1 and flag.strip("-").replace("-", "_") in errors, errors
+    assert shown() == {"web": (1500, 0), "rest": (800, 0)}

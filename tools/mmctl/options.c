@@ -104,6 +104,10 @@ static const struct mm_opt quota_set_options[] = {
 	{ QUOTA_NUMBER("turn-priority-max", "N",
 		       "highest priority among turns that its tenants may request",
 		       turn_priority_max) },
+	{ QUOTA_NUMBER("goal-ttft", "MS",
+		       "time to the first token that its requests are to reach; 0 is no goal",
+		       goal_ttft_ms) },
+	{ QUOTA_NUMBER("goal-tpot", "US", "the same for each further token", goal_tpot_us) },
 	{ .name = "revision",
 	  .value = "N",
 	  .help = "change it only if this is its present revision",
@@ -305,6 +309,8 @@ int mmctl_options_parse(int argc, char **argv, struct mmctl_options *ret_options
 		.on_timeout = MMCTL_UNSET,
 		.turn_quantum_max_ms = MMCTL_UNSET,
 		.turn_priority_max = MMCTL_UNSET,
+		.goal_ttft_ms = MMCTL_UNSET,
+		.goal_tpot_us = MMCTL_UNSET,
 		.revision = MMCTL_UNSET,
 	};
 	return mm_opt_main(&mmctl_program, argc, argv, ret_options, ret_line);

@@ -41,7 +41,7 @@ struct mmctl_options {
 	/* For quota set; MMCTL_UNSET: stays. */
 	uint64_t min_bytes, max_bytes, weight, priority;
 	uint64_t on_timeout; /* among mmctl_timeout_choices */
-	uint64_t turn_quantum_max_ms, turn_priority_max, revision;
+	uint64_t turn_quantum_max_ms, turn_priority_max, goal_ttft_ms, goal_tpot_us, revision;
 	double timeout_s; /* for wait */
 	/* For footprint. */
 	const char *models; /* path of a file of shapes; NULL: none */

@@ -18,6 +18,8 @@ static const struct {
 	{ "revision", offsetof(struct mmctl_options, revision) },
 	{ "turn_quantum_max_ms", offsetof(struct mmctl_options, turn_quantum_max_ms) },
 	{ "turn_priority_max", offsetof(struct mmctl_options, turn_priority_max) },
+	{ "goal_ttft_ms", offsetof(struct mmctl_options, goal_ttft_ms) },
+	{ "goal_tpot_us", offsetof(struct mmctl_options, goal_tpot_us) },
 };
 
 /* Only what the options set. */

@@ -288,6 +288,8 @@ const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
 	if (q.turn_quantum_max_ns > MM_TURN_QUANTUM_LIMIT_NS ||
 	    q.turn_priority_max > MM_TURN_PRIORITY_MAX)
 		return "turn_quantum_max or turn_priority_max is out of range";
+	if (q.goal_ttft_ns > MM_GOAL_NS_MAX || q.goal_tpot_ns > MM_GOAL_NS_MAX)
+		return "goal_ttft or goal_tpot is out of range";
 	a = mm_account_find(c->account, c->accounts_end, account);
 	sum = c->min_sum - (a ? a->quota.min_pages : 0);
 	return sum + q.min_pages > c->opts.pages ? "the mins of all accounts are more than the pool"

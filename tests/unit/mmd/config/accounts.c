@@ -32,7 +32,8 @@ static void test_fields(void **state)
 		"4096,"
 		" \"weight\": 50, \"priority\": 3, \"host_max\": \"2G\", \"connections_max\": 5,"
 		" \"on_timeout\": \"quarantine\", \"domain\": \"d\","
-		" \"turn_quantum_max_ms\": 500, \"turn_priority_max\": 7},"
+		" \"turn_quantum_max_ms\": 500, \"turn_priority_max\": 7,"
+		" \"goal_ttft_ms\": 2000, \"goal_tpot_us\": 75500},"
 		" {\"name\": \"web\", \"uid\": 7}]");
 
 	(void)state;
@@ -49,6 +50,10 @@ static void test_fields(void **state)
 	assert_int_equal(all.account[0].on_timeout, MM_ON_TIMEOUT_QUARANTINE);
 	assert_int_equal(all.account[0].turn_quantum_max_ms, 500);
 	assert_int_equal(all.account[0].turn_priority_max, 7);
+	assert_int_equal(all.account[0].goal_ttft_ms, 2000);
+	assert_int_equal(all.account[0].goal_tpot_us, 75500);
+	assert_int_equal(all.account[1].goal_ttft_ms, 0);
+	assert_int_equal(all.account[1].goal_tpot_us, 0);
 	assert_int_equal(all.account[1].by, MM_BY_UID);
 	assert_int_equal(all.account[1].id, 7);
 	assert_int_equal(all.account[1].weight, MM_WEIGHT_DEFAULT);
@@ -104,6 +109,10 @@ static const struct {
 	  "turn_quantum_max_ms: is not a number, 1 to 60000" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"turn_priority_max\": 8}]",
 	  "turn_priority_max: is not a number, 0 to 7" },
+	{ "[{\"name\": \"a\", \"uid\": 1, \"goal_ttft_ms\": 3600001}]",
+	  "goal_ttft_ms: is not a number, 0 to 3600000" },
+	{ "[{\"name\": \"a\", \"uid\": 1, \"goal_tpot_us\": -1}]",
+	  "goal_tpot_us: is not a number, 0 to 3600000000" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"on_timeout\": \"maim\"}]", "on_timeout: is not" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"maximum\": 1}]", "unknown key 'maximum'" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"uid\": 2}]", "column" },
