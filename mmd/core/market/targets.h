@@ -39,11 +39,20 @@ enum mm_target_why {
 	MM_WHYS
 };
 
+/* Pages go to the lowest first; of one tenant, to its layers before its KV. */
+enum mm_target_first {
+	MM_FIRST_HOLDER,   /* who has the turn */
+	MM_FIRST_ENTITLED, /* computes, and lacks layers, or KV of its share */
+	MM_FIRST_COMPUTES, /* computes, and wants more than its share */
+	MM_FIRST_NEXT,     /* waits for its turn */
+	MM_FIRST_IDLE,
+};
+
 struct mm_target {
 	uint32_t alpha;   /* layers that are to be away */
 	uint32_t kv_most; /* chunks: it is granted none beyond */
 	uint32_t kv_keep; /* chunks: what it holds beyond is reclaimed; UINT32_MAX: nothing is */
-	uint32_t first;   /* pages go to the lowest first: 0 layers of a holder, 1 entitled, ... */
+	enum mm_target_first first;
 	enum mm_target_why why;
 	/* For the operator: the value of the choice and of one more layer, in permille of ln(rate). */
 	int32_t worth, worth_more;

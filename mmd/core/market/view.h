@@ -48,6 +48,7 @@ struct mm_view_tenant {
 	bool changing;           /* a change of its plan is under way */
 	uint32_t layers;         /* 0: it has no model here */
 	uint32_t layer_pages;    /* of the mean layer; what one layer away sets free */
+	uint64_t fixed_pages;    /* of its model besides its layers: embeddings, head */
 	uint32_t slot_pages;     /* pages that the return of all layers needs beyond theirs */
 	uint32_t alpha_max;      /* the most layers that may be away; 0 if not lends */
 	uint32_t alpha;          /* away now */
@@ -65,13 +66,13 @@ struct mm_view_tenant {
 	uint64_t swap_bytes;  /* of its swap space; 0: what it evicts must be computed again */
 
 	/* Claims. */
-	uint32_t kv_used;   /* chunks in use */
+	uint32_t kv_used;   /* chunks in use; kv_held while it has said nothing */
 	uint32_t kv_wanted; /* chunks in all, for requests that run or come next */
 	uint32_t kv_queued; /* further chunks that its queue would use; 0 if it does not say */
 	uint32_t running, waiting; /* requests */
 	uint32_t late_permille;    /* of late requests, smoothed; 0 without a goal */
 	uint64_t step_ns;          /* mean computing time of its steps; 0: not measured */
-	uint32_t kappa_permille;   /* d ln(step) / d ln(KV in use), measured; see value.h */
+	uint32_t kappa_permille; /* d ln(step) / d ln(KV in use), at least 1; 0: not measured yet */
 
 	/* What it does. */
 	bool active;              /* it has work, or had some within the knob idle-ms */
