@@ -107,8 +107,10 @@ struct mm_core_opts {
 	uint32_t recall;    /* enum mm_switch: reclaim KV in use for a tenant that stalls mostly */
 	uint32_t forecast;  /* enum mm_switch */
 	uint64_t ahead_ns;  /* for which the forecast assumes that demand goes on to rise */
-	uint64_t reclaim_ns; /* deadline that a KV_RECLAIM carries */
-	uint32_t time_scale; /* factor of all times of the controller and of turns */
+	uint64_t reclaim_ns;          /* deadline that a KV_RECLAIM carries */
+	uint32_t link_slows_permille; /* by which kernels are longer while the link is busy */
+	uint32_t rho_permille; /* part of one tenant's stalls that others do not make use of */
+	uint32_t time_scale;   /* factor of all times of the controller and of turns */
 	/* The ladder; 0 = the default in knobs.h. */
 	uint64_t revoke_ns; /* from the end of a connection until on_timeout applies */
 	/* time that a tenant has to give what its account must give, until on_timeout applies */

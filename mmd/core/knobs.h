@@ -34,6 +34,10 @@
 #define MM_KILL_WINDOW_NS     (60 * MM_NS_PER_S)
 #define MM_KILL_MAX           8
 
+/* Properties of a device that nobody has measured (Documentation/controller.md, Knobs). */
+#define MM_LINK_SLOWS_PERMILLE 160
+#define MM_RHO_PERMILLE        500
+
 #define MM_KNOBS_MAX 64
 
 struct mm_knob {
