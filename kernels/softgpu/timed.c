@@ -20,7 +20,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 
-#define TIMELINE_MAGIC UINT64_C(0x314c54474d4d) /* "MMGTL1" */
+#define TIMELINE_MAGIC UINT64_C(0x324c54474d4d) /* "MMGTL2" */
 #define DILATION_MAX   1e6
 #define AHEAD_MAX_NS   (600 * MM_NS_PER_S) /* a reservation further ahead than this is ignored */
 #define SPIN_NS        UINT64_C(60000)     /* by how much a sleep may end late */
@@ -40,6 +40,12 @@ struct copy {
 	uint64_t start_ns, end_ns; /* atomic; a start of 0: the entry is being written */
 };
 
+/* The last copies of one direction, which follow each other. */
+struct copy_log {
+	uint64_t n;
+	struct copy copies[COPIES];
+};
+
 /* The file. All fields are atomic, and none is trusted. */
 struct timeline {
 	uint64_t magic;
@@ -47,8 +53,7 @@ struct timeline {
 	uint64_t spins_until_ns[SPINNERS]; /* host time; after it the place is free */
 	uint64_t effects, late, late_total_ns, late_max_ns;
 	uint64_t kernels, reserved_ns[SG_ENGINES], bytes[SG_ENGINES];
-	uint64_t n_copies;
-	struct copy copies[COPIES];
+	struct copy_log in, out;
 	struct sg_written words[SG_WRITTEN_WORDS];
 };
 
@@ -223,10 +228,10 @@ static uint64_t copy_ns_with_loss(uint64_t alone_ns, uint64_t both_ns, double lo
 	return both_ns + alone_ns - (uint64_t)done;
 }
 
-static void copy_log(struct timeline *t, uint64_t start_ns, uint64_t end_ns)
+static void copy_add(struct copy_log *log, uint64_t start_ns, uint64_t end_ns)
 {
-	uint64_t n = __atomic_fetch_add(&t->n_copies, 1, __ATOMIC_RELAXED);
-	struct copy *c = &t->copies[n % COPIES];
+	uint64_t n = __atomic_fetch_add(&log->n, 1, __ATOMIC_RELAXED);
+	struct copy *c = &log->copies[n % COPIES];
 
 	__atomic_store_n(&c->start_ns, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&c->end_ns, end_ns, __ATOMIC_RELEASE);
@@ -251,21 +256,27 @@ uint64_t sg_timed_reserve_copy(unsigned int device, enum sg_engine engine, uint6
 	} while (!engine_take(t, engine, seen, start + ns));
 	shared_add(&t->reserved_ns[engine], ns);
 	shared_add(&t->bytes[engine], length_bytes);
-	if (engine == SG_H2D && ns >= COPY_MIN_NS)
-		copy_log(t, start, start + ns);
+	if (ns >= COPY_MIN_NS)
+		copy_add(engine == SG_H2D ? &t->in : &t->out, start, start + ns);
 	*ret_end_ns = start + ns;
 	return start;
 }
 
 /* ---- kernels beside copies ---- */
 
-/* Return: how much of [@from_ns, @end_ns) copies to the device took. */
-static uint64_t copies_overlap_ns(const struct timeline *t, uint64_t from_ns, uint64_t end_ns)
+struct copy_span {
+	uint64_t start_ns, end_ns;
+};
+
+/* Gets the parts of a direction's copies within [@from_ns, @end_ns), the last one first. */
+static uint32_t copies_within(const struct copy_log *log, uint64_t from_ns, uint64_t end_ns,
+			      struct copy_span *ret_spans)
 {
-	uint64_t n = __atomic_load_n(&t->n_copies, __ATOMIC_ACQUIRE), sum = 0;
+	uint64_t n = __atomic_load_n(&log->n, __ATOMIC_ACQUIRE);
+	uint32_t found = 0;
 
 	for (uint64_t i = 0; i < MM_MIN(n, COPIES); i++) {
-		const struct copy *c = &t->copies[(n - 1 - i) % COPIES];
+		const struct copy *c = &log->copies[(n - 1 - i) % COPIES];
 		uint64_t start = __atomic_load_n(&c->start_ns, __ATOMIC_ACQUIRE);
 		uint64_t end = __atomic_load_n(&c->end_ns, __ATOMIC_ACQUIRE);
 
@@ -276,36 +287,91 @@ static uint64_t copies_overlap_ns(const struct timeline *t, uint64_t from_ns, ui
 			break;
 		start = MM_MAX(start, from_ns);
 		end = MM_MIN(end, end_ns);
-		sum += end > start ? end - start : 0;
+		if (start < end)
+			ret_spans[found++] = (struct copy_span){ start, end };
 	}
-	return MM_MIN(sum, end_ns - from_ns);
+	return found;
+}
+
+static uint64_t spans_sum_ns(const struct copy_span *spans, uint32_t n, uint64_t max_ns)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += spans[i].end_ns - spans[i].start_ns;
+	return MM_MIN(sum, max_ns);
+}
+
+/* Return: the time that is in spans of both lists, each of which has the last one first. */
+static uint64_t spans_both_ns(const struct copy_span *a, uint32_t n_a, const struct copy_span *b,
+			      uint32_t n_b)
+{
+	uint64_t sum = 0;
+
+	while (n_a && n_b) {
+		uint64_t start = MM_MAX(a->start_ns, b->start_ns);
+		uint64_t end = MM_MIN(a->end_ns, b->end_ns);
+
+		sum += end > start ? end - start : 0;
+		if (a->start_ns >= b->start_ns) {
+			a++;
+			n_a--;
+		} else {
+			b++;
+			n_b--;
+		}
+	}
+	return sum;
+}
+
+/* Return: the part of a time that kernels lose to copies which are beside them all the time. */
+static double part_lost(const struct mm_profile *p, double in, double out)
+{
+	return 1 - 1 / mm_cost_slowdown(p, in, out);
+}
+
+/* Return: the time of [@from_ns, @end_ns) that copies take from kernels which run through it. */
+static double copies_take_ns(unsigned int device, uint64_t from_ns, uint64_t end_ns)
+{
+	const struct mm_profile *p = &sg_device_info(device)->timing.profile;
+	const struct timeline *t = timelines[device];
+	struct copy_span in[COPIES], out[COPIES];
+	uint32_t n_in = copies_within(&t->in, from_ns, end_ns, in);
+	uint32_t n_out = copies_within(&t->out, from_ns, end_ns, out);
+	uint64_t all = end_ns - from_ns;
+	uint64_t in_ns = spans_sum_ns(in, n_in, all), out_ns = spans_sum_ns(out, n_out, all);
+	uint64_t both = MM_MIN(spans_both_ns(in, n_in, out, n_out), MM_MIN(in_ns, out_ns));
+
+	return part_lost(p, 1, 0) * (double)(in_ns - both) +
+	       part_lost(p, 0, 1) * (double)(out_ns - both) + part_lost(p, 1, 1) * (double)both;
 }
 
 uint64_t sg_timed_slowed(unsigned int device, uint64_t from_ns, uint64_t end_ns,
 			 uint64_t compute_ns)
 {
-	double more = mm_cost_slowdown(&sg_device_info(device)->timing.profile) - 1;
 	double part = (double)compute_ns / (double)MM_MAX(end_ns - from_ns, 1);
 	uint64_t slowed = end_ns, before;
 	unsigned int rounds = 0;
 
 	/*
-	 * With copies beside it, a kernel's time of T does the work of T / (1 + more): the rest is
+	 * With copies beside it, a kernel's time of T does the work of T / slowdown: the rest is
 	 * done afterwards, where there may be copies, too. Each round adds less. Other streams that
 	 * had the device in between bear their part.
 	 */
 	do {
 		before = slowed;
 		slowed = end_ns +
-			 (uint64_t)(more / (1 + more) * MM_MIN(part, 1.0) *
-				    (double)copies_overlap_ns(timelines[device], from_ns, before));
+			 (uint64_t)(MM_MIN(part, 1.0) * copies_take_ns(device, from_ns, before));
 	} while (slowed > before && ++rounds < SLOWED_ROUNDS);
 	return slowed;
 }
 
 bool sg_timed_may_slow(unsigned int device, uint64_t from_ns)
 {
-	return shared_get(&timelines[device]->busy_ns[SG_H2D]) + MM_NS_PER_MS > from_ns;
+	const struct timeline *t = timelines[device];
+	uint64_t busy = MM_MAX(shared_get(&t->busy_ns[SG_H2D]), shared_get(&t->busy_ns[SG_D2H]));
+
+	return busy + MM_NS_PER_MS > from_ns;
 }
 
 void sg_timed_extend(unsigned int device, enum sg_engine engine, uint64_t end_ns, uint64_t by_ns)

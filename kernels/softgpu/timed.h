@@ -74,7 +74,7 @@ uint64_t sg_timed_reserve_copy(unsigned int device, enum sg_engine engine, uint6
 
 /*
  * Kernels of @compute_ns in all ran from @from_ns to @end_ns. Return: the time at which they end if
- * copies to the device took bandwidth from them. Only for the past is it exact.
+ * copies to or from the host took bandwidth from them. Only for the past is it exact.
  */
 uint64_t sg_timed_slowed(unsigned int device, uint64_t from_ns, uint64_t end_ns,
 			 uint64_t compute_ns);

@@ -49,12 +49,13 @@ uint64_t mm_cost_device_copy_ns(const struct mm_profile *profile, uint64_t lengt
 uint64_t mm_cost_fill_ns(const struct mm_profile *profile, uint64_t length_bytes);
 
 /*
- * Return: the factor by which kernels take longer while the H2D link streams and takes memory
- * bandwidth.
+ * @in, @out: parts of the time, 0 to 1, in which the link brings something in, and takes something
+ * out. Return: the factor by which kernels take longer meanwhile, because a copy takes memory
+ * bandwidth in either direction.
  */
-static inline double mm_cost_slowdown(const struct mm_profile *profile)
+static inline double mm_cost_slowdown(const struct mm_profile *profile, double in, double out)
 {
-	return 1 + profile->h2d_bps / profile->hbm_bps;
+	return 1 + in * profile->link_slows_in + out * profile->link_slows_out;
 }
 
 /* ---- what each kernel moves and does; element sizes in bytes ---- */

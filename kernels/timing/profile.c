@@ -25,16 +25,21 @@
 static const struct key {
 	const char *name;
 	size_t offset;
-	bool whole;               /* the field is a uint64_t, not a double */
-	double unit, least, most; /* least and most are in the file's unit */
+	enum { KEY_REAL, KEY_WHOLE, KEY_OPTIONAL } kind; /* whole: the field is a uint64_t */
+	double unit, least, most;                        /* least, most: in the file's unit */
 } profile_keys[] = {
-#define REAL(name, field, unit, least, most)                                       \
-	{                                                                          \
-		name, offsetof(struct mm_profile, field), false, unit, least, most \
+#define REAL(name, field, unit, least, most)                                          \
+	{                                                                             \
+		name, offsetof(struct mm_profile, field), KEY_REAL, unit, least, most \
 	}
-#define WHOLE(name, field, unit, least, most)                                     \
-	{                                                                         \
-		name, offsetof(struct mm_profile, field), true, unit, least, most \
+#define WHOLE(name, field, unit, least, most)                                          \
+	{                                                                              \
+		name, offsetof(struct mm_profile, field), KEY_WHOLE, unit, least, most \
+	}
+/* A double that profile_derive() computes where neither the file nor an override states it. */
+#define OPTIONAL(name, field, unit, least, most)                                          \
+	{                                                                                 \
+		name, offsetof(struct mm_profile, field), KEY_OPTIONAL, unit, least, most \
 	}
 	WHOLE("memory_mib", memory_bytes, 1 << 20, 16, 1 << 24),
 	REAL("hbm_gbps", hbm_bps, 1e9, 1, 1e6),
@@ -54,8 +59,12 @@ static const struct key {
 	WHOLE("release_us", release_ns, 1e3, 0, 1e6),
 	WHOLE("import_us", import_ns, 1e3, 0, 1e6),
 	WHOLE("export_us", export_ns, 1e3, 0, 1e6),
+	OPTIONAL("link_slows_in", link_slows_in, 1e-3, 0, 1000),
+	OPTIONAL("link_slows_out", link_slows_out, 1e-3, 0, 1000),
+	OPTIONAL("rho", rho, 1e-3, 1, 1000),
 #undef REAL
 #undef WHOLE
+#undef OPTIONAL
 };
 
 struct profile_reader {
@@ -123,7 +132,7 @@ static int key_set(struct profile_reader *r, const char *name, const char *text)
 				    k->least, k->most);
 	number *= k->unit;
 	field = (char *)&r->profile + k->offset;
-	if (k->whole)
+	if (k->kind == KEY_WHOLE)
 		*(uint64_t *)(void *)field = (uint64_t)(number + 0.5);
 	else
 		*(double *)(void *)field = number;
@@ -202,7 +211,7 @@ static int profile_read_file(struct profile_reader *r)
 		return -EBADMSG;
 	r->line = 0;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(profile_keys); i++)
-		if (!r->seen[i])
+		if (!r->seen[i] && profile_keys[i].kind != KEY_OPTIONAL)
 			return profile_fail(r, "%s is missing", profile_keys[i].name);
 	return 0;
 }
@@ -301,6 +310,30 @@ static int profile_override(struct profile_reader *r, char *list)
 	return 0;
 }
 
+static bool key_is_stated(const struct profile_reader *r, size_t offset)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(profile_keys); i++)
+		if (profile_keys[i].offset == offset)
+			return r->seen[i];
+	return false;
+}
+
+/*
+ * Computes what is not stated. A copy over the link reads or writes each byte in the device's
+ * memory, which takes bandwidth from kernels.
+ */
+static void profile_derive(struct profile_reader *r)
+{
+	struct mm_profile *p = &r->profile;
+
+	if (!key_is_stated(r, offsetof(struct mm_profile, link_slows_in)))
+		p->link_slows_in = p->h2d_bps / p->hbm_bps;
+	if (!key_is_stated(r, offsetof(struct mm_profile, link_slows_out)))
+		p->link_slows_out = p->d2h_bps / p->hbm_bps;
+	if (!key_is_stated(r, offsetof(struct mm_profile, rho)))
+		p->rho = MM_PROFILE_RHO;
+}
+
 static void profile_set_name(struct mm_profile *p, const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -336,6 +369,7 @@ int mm_profile_load(const char *spec, struct mm_profile *ret, char *err, size_t 
 		error = profile_override(&r, overrides);
 	if (error)
 		return error;
+	profile_derive(&r);
 	profile_set_name(&r.profile, path);
 	*ret = r.profile;
 	return 0;

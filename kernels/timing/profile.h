@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #define MM_PROFILE_ERROR_BYTES 512u
+#define MM_PROFILE_RHO         0.5 /* where a profile does not state it */
 
 struct mm_profile {
 	char name[64]; /* file name without .conf */
@@ -23,7 +24,10 @@ struct mm_profile {
 	double h2d_bps; /* bytes/s as measured; no efficiency is applied */
 	double d2h_bps;
 	double duplex_loss; /* part of each direction's rate that is lost while both are busy */
-	double f16_flops;   /* FLOP/s of dense fp16 products in the data sheet */
+	/* Parts by which kernels are longer while the link brings something in, takes it out. */
+	double link_slows_in, link_slows_out;
+	double rho;       /* part of one tenant's stalls that others do not make use of */
+	double f16_flops; /* FLOP/s of dense fp16 products in the data sheet */
 	double mem_efficiency,
 		flop_efficiency; /* parts of hbm_bps and f16_flops that kernels reach */
 	uint64_t kernel_ns;      /* least time that a kernel occupies the device */

@@ -27,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 		mm_assert(mm_cost_copy_ns(&p, MM_LINK_H2D, LARGE, both) < LONGEST_NS);
 		mm_assert(mm_cost_copy_ns(&p, MM_LINK_D2H, 1, both) >= p.copy_ns);
 	}
-	mm_assert(mm_cost_slowdown(&p) > 1);
+	mm_assert(mm_cost_slowdown(&p, 1, 0) >= 1 && mm_cost_slowdown(&p, 0, 1) >= 1);
+	mm_assert(p.rho > 0 && p.rho <= 1);
 	return 0;
 }

@@ -184,7 +184,7 @@ static void know_device(struct steps *s)
  */
 static uint64_t expected_ns(const struct mm_bench_steps_result *r, const struct mm_plan_set *set)
 {
-	const double more = mm_cost_slowdown(&r->profile) - 1;
+	const double more = mm_cost_slowdown(&r->profile, 1, 0) - 1;
 	const double streaming = (double)set->m * (double)r->t_t_ns;
 	const uint32_t beside = set->beta == 1 ? r->layers - set->m : r->layers;
 	const double both = MM_MIN(streaming, beside * (double)r->t_c_ns * (1 + more));

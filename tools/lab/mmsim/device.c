@@ -79,10 +79,13 @@ void ms_compute_run(struct ms_device *dev)
 		ms_step_part_done(done[i]);
 }
 
-/* Slows computation down while the link streams in, because that takes memory bandwidth. */
-static void compute_slow(struct ms_device *dev, bool streaming)
+/*
+ * Slows computation down while the link is busy, because that takes memory bandwidth. @in, @out:
+ * parts of the link's time that go to either direction.
+ */
+static void compute_slow(struct ms_device *dev, double in, double out)
 {
-	const double slow = streaming ? 1 / mm_cost_slowdown(&dev->profile) : 1;
+	const double slow = 1 / mm_cost_slowdown(&dev->profile, in, out);
 
 	if (slow == dev->compute.slow)
 		return;
@@ -111,15 +114,17 @@ static double ns_per_byte(const struct ms_device *dev, const struct ms_transfer 
 static void link_rates(struct ms_device *dev)
 {
 	struct ms_link *l = &dev->link;
-	double sum = 0;
+	double sum = 0, out = 0;
 
-	l->busy = l->busy_in = 0;
+	l->busy = 0;
 	for (uint32_t i = 0; i < l->n_flows; i++) {
-		if (!l->flows[i].head)
+		const struct ms_transfer *head = l->flows[i].head;
+
+		if (!head)
 			continue;
-		sum += ns_per_byte(dev, l->flows[i].head);
+		sum += ns_per_byte(dev, head);
+		out += head->to_host ? ns_per_byte(dev, head) : 0;
 		l->busy++;
-		l->busy_in += !l->flows[i].head->to_host;
 	}
 	l->rate = l->busy ? 1 / sum : 0;
 	l->next_ns = UINT64_MAX;
@@ -131,7 +136,8 @@ static void link_rates(struct ms_device *dev)
 		f->end_ns = l->at_ns + (uint64_t)ceil(fmax(f->end - l->served, 0) / l->rate);
 		l->next_ns = MM_MIN(l->next_ns, f->end_ns);
 	}
-	compute_slow(dev, l->busy_in != 0);
+	out = l->busy ? out / sum : 0;
+	compute_slow(dev, l->busy ? 1 - out : 0, out);
 }
 
 static struct ms_transfer *transfer_get(struct ms_device *dev)

@@ -79,7 +79,7 @@ struct ms_flow {
 /* Copies of both directions share one link: all flows that are not empty get equal parts. */
 struct ms_link {
 	struct ms_flow *flows; /* copies; then for each tenant its layers, and its swaps */
-	uint32_t n_flows, busy, busy_in;
+	uint32_t n_flows, busy;
 	double served; /* bytes to each busy flow until now */
 	double rate;   /* bytes per ns to each busy flow */
 	uint64_t at_ns, next_ns;

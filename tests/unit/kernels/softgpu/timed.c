@@ -2,7 +2,7 @@
 /*
  * Timed mode. What is asserted is device time: work waits at a gate until all of it is queued, so
  * that no slowness of the host comes between. The profile: 10 GB/s of memory, 1 GB/s of link, so a
- * byte that a kernel moves takes 0.1 ns, and copies to the device slow kernels down by a tenth.
+ * byte that a kernel moves takes 0.1 ns, and copies slow kernels down by a tenth, either way.
  */
 #include "tests/conformance/conf.h"
 
@@ -264,6 +264,32 @@ static void copy_for_ever(CUstream s, CUdeviceptr va, const char *host)
 		usleep(1000);
 }
 
+/* The same to the host; fewer, because each takes longer while both directions are busy. */
+static void copy_out_for_ever(CUstream s, CUdeviceptr va, char *host)
+{
+	for (int i = 0; i < 300; i++)
+		ok(gpu->cuMemcpyDtoHAsync(host, va, GIB, s));
+	(void)gpu->cuStreamQuery(s);
+	while (stats().d2h_bytes < 300 * GIB)
+		usleep(1000);
+}
+
+/* Are ten kernels of a millisecond each over after @want_ns? */
+static void check_ten_kernels(uint64_t want_ns)
+{
+	CUevent at[2];
+
+	close_gate();
+	hold(stream);
+	at[0] = record(stream);
+	for (int i = 0; i < 10; i++)
+		kernel(stream, BYTES_MS);
+	at[1] = record(stream);
+	let_go();
+	check(time_of(at[1]) - time_of(at[0]) >= want_ns - 10);
+	check(time_of(at[1]) - time_of(at[0]) <= want_ns + 10);
+}
+
 static int role_overlap(int sock)
 {
 	CUdeviceptr va;
@@ -276,14 +302,7 @@ static int role_overlap(int sock)
 	link = conf_stream();
 	back = conf_stream();
 	copy_for_ever(link, va, host);
-	hold(stream);
-	at[0] = record(stream);
-	for (int i = 0; i < 10; i++)
-		kernel(stream, BYTES_MS);
-	at[1] = record(stream);
-	let_go();
-	check(time_of(at[1]) - time_of(at[0]) >= 11 * MS - 10);
-	check(time_of(at[1]) - time_of(at[0]) <= 11 * MS + 10);
+	check_ten_kernels(11 * MS);
 	/* A small copy does not stand behind them. */
 	close_gate();
 	hold(stream);
@@ -298,6 +317,21 @@ static int role_overlap(int sock)
 	ok(gpu->cuMemcpyDtoHAsync(host, va, 4000000, back));
 	at[2] = record(back);
 	check(time_of(at[2]) - time_of(at[0]) >= 5 * MS);
+	/* With both directions busy kernels are slower by both. */
+	copy_out_for_ever(back, va, host);
+	check_ten_kernels(12 * MS);
+	_exit(0); /* what the link has reserved elapses without us */
+}
+
+static int role_overlap_out(int sock)
+{
+	CUdeviceptr va;
+	char *host;
+
+	(void)sock;
+	va = begin_copies(&host);
+	copy_out_for_ever(conf_stream(), va, host);
+	check_ten_kernels(11 * MS);
 	_exit(0); /* what the link has reserved elapses without us */
 }
 
@@ -670,6 +704,7 @@ static void run(const char *role)
 IN_ROLE(kernels)
 IN_ROLE(copies)
 IN_ROLE(overlap)
+IN_ROLE(overlap_out)
 IN_ROLE(bytes)
 IN_ROLE(capacity)
 IN_ROLE(fault)
@@ -706,6 +741,7 @@ int main(int argc, char **argv)
 		{ "graph", role_graph },
 		{ "copies", role_copies },
 		{ "overlap", role_overlap },
+		{ "overlap_out", role_overlap_out },
 		{ "bytes", role_bytes },
 		{ "capacity", role_capacity },
 		{ "fault", role_fault },
@@ -721,14 +757,15 @@ int main(int argc, char **argv)
 		{ NULL, NULL },
 	};
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kernels),   cmocka_unit_test(test_graph),
-		cmocka_unit_test(test_copies),    cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_bytes),     cmocka_unit_test(test_capacity),
-		cmocka_unit_test(test_fault),     cmocka_unit_test(test_fault_rows),
-		cmocka_unit_test(test_read_only), cmocka_unit_test(test_neighbours),
-		cmocka_unit_test(test_survivor),  cmocka_unit_test(test_order),
-		cmocka_unit_test(test_calls),     cmocka_unit_test(test_host),
-		cmocka_unit_test(test_scribbled), cmocka_unit_test(test_dilation),
+		cmocka_unit_test(test_kernels),     cmocka_unit_test(test_graph),
+		cmocka_unit_test(test_copies),      cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_overlap_out), cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_capacity),    cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_fault_rows),  cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_neighbours),  cmocka_unit_test(test_survivor),
+		cmocka_unit_test(test_order),       cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_host),        cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_dilation),
 	};
 
 	if (argc == 1) {

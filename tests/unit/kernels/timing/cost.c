@@ -14,6 +14,8 @@ static const struct mm_profile device = {
 	.h2d_bps = 5e11,
 	.d2h_bps = 2.5e11,
 	.duplex_loss = 0.5,
+	.link_slows_in = 0.25,
+	.link_slows_out = 0.125,
 	.f16_flops = 2e14,
 	.mem_efficiency = 0.5,
 	.flop_efficiency = 0.5,
@@ -42,7 +44,16 @@ static void copies_share_the_link(void **state)
 	assert_int_equal(mm_cost_copy_ns(&device, MM_LINK_H2D, 8, 0), 1000);
 	assert_int_equal(mm_cost_device_copy_ns(&device, 1000000000), 2000000);
 	assert_int_equal(mm_cost_fill_ns(&device, 1000000000), 1000000);
-	assert_true(mm_cost_slowdown(&device) == 1.25);
+}
+
+static void copies_slow_kernels_down(void **state)
+{
+	(void)state;
+	assert_true(mm_cost_slowdown(&device, 0, 0) == 1);
+	assert_true(mm_cost_slowdown(&device, 1, 0) == 1.25);
+	assert_true(mm_cost_slowdown(&device, 0, 1) == 1.125);
+	assert_true(mm_cost_slowdown(&device, 1, 1) == 1.375);
+	assert_true(mm_cost_slowdown(&device, 0.5, 0.5) == 1.1875);
 }
 
 /* The closed forms against the loops that they stand for. */
@@ -190,6 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_slower_decides),
 		cmocka_unit_test(copies_share_the_link),
+		cmocka_unit_test(copies_slow_kernels_down),
 		cmocka_unit_test(chunks_read_by_tiles),
 		cmocka_unit_test(decoding_moves_the_weights),
 		cmocka_unit_test(prefill_computes),

@@ -82,6 +82,31 @@ static void reads_a_file(void **state)
 	assert_memory_equal(p.name, "mm-profile-", strlen("mm-profile-"));
 }
 
+/* By how much the link slows kernels down follows from bandwidths, unless it is stated. */
+static void derives_what_is_not_stated(void **state)
+{
+	struct mm_profile p;
+	char text[sizeof(whole) + 128];
+
+	(void)state;
+	assert_int_equal(profile_load(whole, &p), 0);
+	assert_true(p.link_slows_in == 0.055 && p.link_slows_out == 0.055 && p.rho == 0.5);
+	snprintf(text, sizeof(text), "link_slows_out = 80\nrho=250\n%s", whole);
+	assert_int_equal(profile_load(text, &p), 0);
+	assert_true(p.link_slows_in == 0.055 && p.link_slows_out == 0.08 && p.rho == 0.25);
+	snprintf(text, sizeof(text), "link_slows_in = 0\n%s", whole);
+	assert_int_equal(profile_load(text, &p), 0);
+	assert_true(p.link_slows_in == 0 && p.link_slows_out == 0.055);
+	snprintf(text, sizeof(text), "rho = 0\n%s", whole);
+	assert_int_equal(profile_load(text, &p), -EBADMSG);
+	assert_non_null(strstr(err, "rho: 0 is not between 1 and 1000"));
+	/* Overrides come first: other bandwidths, or the number itself. */
+	assert_int_equal(
+		mm_profile_load("gh200-96,h2d_gbps=300,link_slows_out=150", &p, err, sizeof(err)),
+		0);
+	assert_true(p.link_slows_in == 300e9 / 4e12 && p.link_slows_out == 0.15);
+}
+
 /* The line of `whole` that begins with @key is replaced by @line. */
 static void line_replace(char *out, size_t bytes, const char *key, const char *line)
 {
@@ -254,6 +279,7 @@ static void shares_a_device(void **state)
 	assert_int_equal(part.memory_bytes, p.memory_bytes / 4);
 	assert_true(part.hbm_bps == p.hbm_bps / 4 && part.f16_flops == p.f16_flops / 4);
 	assert_true(part.h2d_bps == p.h2d_bps / 4 && part.d2h_bps == p.d2h_bps / 4);
+	assert_true(part.link_slows_in == p.link_slows_in && part.rho == p.rho);
 	assert_int_equal(part.kernel_ns, p.kernel_ns);
 }
 
@@ -261,6 +287,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_a_file),
+		cmocka_unit_test(derives_what_is_not_stated),
 		cmocka_unit_test(refuses_a_wrong_line),
 		cmocka_unit_test(refuses_a_long_line),
 		cmocka_unit_test(refuses_zero_bytes),

@@ -16,6 +16,7 @@
 #include "mmd/core/plan/plan.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/details.h"
+#include "tools/lab/mmsim/device.h"
 
 #define WORDS_MAX 32
 #define STEP_NS   (150 * UINT64_C(1000))
@@ -212,7 +213,7 @@ static void case_runs_cycling(const char *line, int32_t alpha, uint32_t slots)
 	t_t = (uint64_t)((double)f.sizes.tenant[0].layer_bytes / f.opts.profile.h2d_bps * 1e9) +
 	      2 * MS_LOOK_NS;
 	t_c = (uint64_t)((double)sim->tenants[0].step.cost.layer *
-			 mm_cost_slowdown(&f.opts.profile));
+			 mm_cost_slowdown(&f.opts.profile, 1, 0));
 	want = (double)mm_plan_set_step_ns(&set, sim->tenants[0].n_layers, t_c, t_t);
 	got = (double)f.record.gaps[0].sum / (double)f.record.gaps[0].n;
 	/* Work outside the layers adds to the time, unless the link streams meanwhile. */
@@ -273,6 +274,35 @@ static void streaming_slows_kernels_down(void **state)
 	two = step_with(1, &link_ns);
 	lost = link_ns * (1 - 1 / (1 + 419.0 / 4000));
 	assert_true(two - none > 0.9 * lost && two - none < 1.1 * lost);
+}
+
+/* Computation beside copies: two flows, of which each gets half of the bytes. */
+static void copies_slow_kernels_down(void **state)
+{
+	struct ms_flow flows[2] = { 0 };
+	struct ms_sim sim = { .now_ns = 1000 };
+	struct ms_device dev = { .sim = &sim };
+	double in, out;
+
+	(void)state;
+	dev.profile = (struct mm_profile){
+		.h2d_bps = 3e9, .d2h_bps = 1e9, .link_slows_in = 0.5, .link_slows_out = 0.25
+	};
+	dev.compute = (struct ms_compute){ .slow = 1 };
+	dev.link = (struct ms_link){ .flows = flows, .n_flows = 2 };
+	ms_link_start(&dev, 0, 1e9, true);
+	assert_true(dev.compute.slow == 1 / 1.25);
+	ms_link_start(&dev, 1, 1e9, false);
+	/* To the host a byte takes three times as long, so it has three quarters of the time. */
+	in = 0.25 * 0.5;
+	out = 0.75 * 0.25;
+	assert_true(fabs(dev.compute.slow - 1 / (1 + in + out)) < 1e-12);
+	free(flows[0].head);
+	flows[0].head = NULL;
+	ms_link_start(&dev, 0, 1e9, false);
+	assert_true(dev.compute.slow == 1 / 1.5);
+	for (int i = 0; i < 2; i++)
+		free(flows[i].head);
 }
 
 /* ---- against itself ---- */
@@ -503,6 +533,7 @@ int main(void)
 		cmocka_unit_test(layer_by_layer),
 		cmocka_unit_test(cycling_steps_take_what_the_planner_says),
 		cmocka_unit_test(streaming_slows_kernels_down),
+		cmocka_unit_test(copies_slow_kernels_down),
 		cmocka_unit_test(every_policy_holds_and_repeats),
 		cmocka_unit_test(no_turn_is_slept_through),
 		cmocka_unit_test(the_baseline_loses_nothing_to_chunks),
