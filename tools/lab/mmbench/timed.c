@@ -19,6 +19,7 @@
 #include "tools/lab/mmbench/run.h"
 #include "tools/mmserve/sched/kvman.h"
 #include "tools/lab/workload/alone.h"
+#include "tools/lab/workload/knobs.h"
 #include "tools/lab/workload/report.h"
 
 #define ALONE_EACH   32
@@ -232,9 +233,11 @@ static void set_flags(struct policy_run *one)
 	const char *const turns[] = { "--turns", mm_wl_turns_name(o->turns), "--quantum",
 				      one->quantum, NULL };
 	const char *const swap[] = { "--swap", one->swap, NULL };
+	char knobs[sizeof(one->controller) - 64];
 
-	snprintf(one->controller, sizeof(one->controller), "time-scale=%" PRIu64 "%s%s",
-		 one->t->dilation, o->controller ? "," : "", o->controller ? o->controller : "");
+	mm_wl_knobs_text(&one->t->profile, o->controller, knobs, sizeof(knobs));
+	snprintf(one->controller, sizeof(one->controller), "time-scale=%" PRIu64 ",%s",
+		 one->t->dilation, knobs);
 	snprintf(one->scale, sizeof(one->scale), "%" PRIu64, one->t->dilation);
 	snprintf(one->quantum, sizeof(one->quantum), "%" PRIu64, o->quantum_ms * one->t->dilation);
 	snprintf(one->quantum_max, sizeof(one->quantum_max), "%d", MM_WL_QUANTUM_MAX_MS);

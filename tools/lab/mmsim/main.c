@@ -14,6 +14,7 @@
 #include "tools/lab/mmsim/details.h"
 #include "tools/lab/mmsim/sim.h"
 #include "tools/lab/workload/alone.h"
+#include "tools/lab/workload/knobs.h"
 #include "tools/lab/workload/report.h"
 
 #define STEP_US_MAX    1000000u
@@ -304,6 +305,8 @@ static int program_prepare(struct program *p)
 
 	if (!r && p->opts.controller)
 		r = mm_tune_parse(p->opts.controller, &p->core, err);
+	if (!r)
+		mm_wl_knobs_set(&p->profile, &p->core);
 	if (!r)
 		r = mm_wl_sizes(&p->opts, p->profile.memory_bytes, &p->sizes, err, sizeof(err));
 	if (!r)

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which knobs of the controller a profile sets, and that --controller goes before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "tools/lab/workload/knobs.h"
+
+static const struct mm_profile device = { .link_slows_in = 0.0927,
+					  .link_slows_out = 0.1048,
+					  .rho = 0.25 };
+
+static void profile_sets_what_is_not_set(void **state)
+{
+	struct mm_core_opts opts = { 0 }, given = { .link_slows_permille = 160 };
+
+	(void)state;
+	mm_wl_knobs_set(&device, &opts);
+	assert_int_equal(opts.link_slows_permille, 105); /* the larger one, rounded */
+	assert_int_equal(opts.rho_permille, 250);
+	mm_wl_knobs_set(&device, &given);
+	assert_int_equal(given.link_slows_permille, 160);
+	assert_int_equal(given.rho_permille, 250);
+}
+
+/* A knob that is 0 is not set, and none is more than 1000. */
+static void values_are_those_of_knobs(void **state)
+{
+	const struct mm_profile extreme = { .link_slows_in = 7, .rho = 0.0001 };
+	struct mm_core_opts opts = { 0 };
+
+	(void)state;
+	mm_wl_knobs_set(&extreme, &opts);
+	assert_int_equal(opts.link_slows_permille, 1000);
+	assert_int_equal(opts.rho_permille, 1);
+}
+
+static void text_has_each_knob_once(void **state)
+{
+	static const struct {
+		const char *controller, *want;
+	} cases[] = {
+		{ NULL, "link-slows=105,rho=250" },
+		{ "recall=off", "recall=off,link-slows=105,rho=250" },
+		{ "rho=700", "rho=700,link-slows=105" },
+		{ "link-slows=9,rho=700", "link-slows=9,rho=700" },
+	};
+	char text[64];
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		mm_wl_knobs_text(&device, cases[i].controller, text, sizeof(text));
+		assert_string_equal(text, cases[i].want);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(profile_sets_what_is_not_set),
+		cmocka_unit_test(values_are_those_of_knobs),
+		cmocka_unit_test(text_has_each_knob_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
