@@ -42,7 +42,7 @@
 /* The feature bits of mm/types.h that this version knows. */
 #define MM_FEAT_KNOWN                                                                            \
 	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
-	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME)
+	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND)
 
 #define MM_SESSION_BYTES 16
 #define MM_REASON_BYTES  416
@@ -204,9 +204,17 @@ struct mm_tenant_stats {         /* claims, for decisions about this tenant and 
 	uint64_t running;        /* requests in the batch; 0 and waiting 0 = idle */
 	/* Time to compute a layer in relation to the others; all 0: in proportion to its bytes. */
 	uint16_t compute[MM_COMPUTE_WEIGHTS];
-	uint64_t reserved[247];
+	/*
+	 * With MM_FEAT_DEMAND, as in struct mm_load_hint (client.h); 0: not said. Requests are
+	 * running totals; those late are among those done.
+	 */
+	uint64_t kv_chunks_queued;
+	uint64_t requests_done;
+	uint64_t requests_late;
+	uint64_t reserved[244];
 };
 static_assert(sizeof(struct mm_tenant_stats) == MM_ABI_PAGE_BYTES, "ABI");
+static_assert(offsetof(struct mm_tenant_stats, kv_chunks_queued) == 2120, "ABI");
 
 /*
  * A lot is a list of pieces (struct mm_swap_piece, types.h) to be copied between the KV arena and

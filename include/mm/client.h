@@ -53,7 +53,7 @@ struct mm_gpu_api; /* mm/gpu.h: only code that uses the table of mm_client_gpu()
  * version LIBMM_CLIENT_<MAJOR>.<MINOR>.
  */
 #define MM_CLIENT_ABI_MAJOR 0
-#define MM_CLIENT_ABI_MINOR 1
+#define MM_CLIENT_ABI_MINOR 2
 #define MM_CLIENT_ABI       (((uint32_t)MM_CLIENT_ABI_MAJOR << 16) | MM_CLIENT_ABI_MINOR)
 
 #define MM_SOCKET_ENV    "MMD_SOCKET" /* variable that is used first if socket_path is NULL */
@@ -214,6 +214,16 @@ struct mm_load_hint {
 	uint32_t waiting;        /* requests that wait for KV memory */
 	uint32_t running;        /* requests in the batch; both 0: the engine is idle */
 	uint32_t reserved;
+	/*
+	 * Since version 0.2; 0: not said. The chunks that waiting requests would take which the
+	 * batch has room for, whether the demand of mm_kv_want() includes them or not: all that the
+	 * engine could use is the larger of that demand and of kv_chunks_used + kv_chunks_queued.
+	 */
+	uint32_t kv_chunks_queued;
+	uint32_t reserved2;
+	/* Requests that ended, ever, and those of them that missed the engine's own goals. */
+	uint64_t requests_done;
+	uint64_t requests_late;
 };
 
 /**

@@ -30,6 +30,8 @@
  * a turn. A side that has this bit ignores the second one; of two deadlines the later one counts.
  */
 #define MM_FEAT_RESUME (UINT64_C(1) << 6)
+/* The tenant's statistics have its queue's demand, and requests done and late. */
+#define MM_FEAT_DEMAND (UINT64_C(1) << 7)
 
 /* ---- models ---- */
 

@@ -438,6 +438,13 @@ int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info)
 	return 0;
 }
 
+static void hint_demand(struct mm_tenant_stats *stats, const struct mm_load_hint *load)
+{
+	__atomic_store_n(&stats->kv_chunks_queued, load->kv_chunks_queued, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->requests_done, load->requests_done, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->requests_late, load->requests_late, __ATOMIC_RELAXED);
+}
+
 int mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
 {
 	struct mm_tenant_stats *stats = &client->tenant->stats;
@@ -445,11 +452,14 @@ int mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
 
 	if (mm_fork_is_child(client))
 		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
-	if (mm_sized_read(hint, MM_V1_LOAD_HINT, &load, sizeof(load)) || load.reserved)
+	if (mm_sized_read(hint, MM_V1_LOAD_HINT, &load, sizeof(load)) || load.reserved ||
+	    load.reserved2)
 		return mm_fail(client, -EINVAL, "hint: " MM_SIZE_TEXT);
 	__atomic_store_n(&stats->kv_chunks_used, load.kv_chunks_used, __ATOMIC_RELAXED);
 	__atomic_store_n(&stats->waiting, load.waiting, __ATOMIC_RELAXED);
 	__atomic_store_n(&stats->running, load.running, __ATOMIC_RELAXED);
+	if (client->welcome.features & MM_FEAT_DEMAND)
+		hint_demand(stats, &load);
 	if (!load.running && !load.waiting)
 		mm_turn_out_of_work(client);
 	return 0;

@@ -69,6 +69,16 @@ static void computing_note(struct mm_c_tenant *t, uint64_t step_ns, uint64_t sta
 	t->load.stall_permille += MM_MIN(stall_ns / MM_MAX(step_ns / 1000, 1), STALL_MAX) / 8;
 }
 
+/* Bounds the claims of MM_FEAT_DEMAND; of a tenant without it they are 0. */
+static void demand_bound(const struct mm_c_tenant *t, struct mm_tenant_stats *s)
+{
+	const bool said = t->features & MM_FEAT_DEMAND;
+
+	s->kv_chunks_queued = said ? MM_MIN(s->kv_chunks_queued, t->kv.chunks_max) : 0;
+	s->requests_done = said ? s->requests_done : 0;
+	s->requests_late = MM_MIN(s->requests_late, s->requests_done);
+}
+
 void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t, const struct mm_tenant_stats *stats)
 {
 	bool claims, stepped;
@@ -96,6 +106,7 @@ void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 	t->load.claimed |=
 		memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
 	t->load.last = *stats;
+	demand_bound(t, &t->load.last);
 	t->load.known = true;
 }
 

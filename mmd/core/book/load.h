@@ -28,6 +28,10 @@ struct mm_c_steps {
 
 struct mm_c_load {
 	bool known; /* statistics have arrived */
+	/*
+	 * As they came, but for the demand of its queue, which is at most its arena, and requests
+	 * late, which are at most those done. These totals may also fall: they are claims.
+	 */
 	struct mm_tenant_stats last;
 	/* its claims about its layers have changed, and sets.c has not used them yet */
 	bool claimed;

@@ -262,6 +262,35 @@ static void test_reserved_hint(void **state)
 	struct fixture *f = *state;
 
 	assert_int_equal(mm_client_hint(f->client, &hint), -EINVAL);
+	hint.reserved = 0;
+	hint.reserved2 = 1;
+	assert_int_equal(mm_client_hint(f->client, &hint), -EINVAL);
+}
+
+/* To an mmd without MM_FEAT_DEMAND the library says nothing that it would not know. */
+static void test_hint_to_old_mmd(void **state)
+{
+	struct peer *p = peer_start();
+	struct mm_client_opts opts = peer_client_opts(p);
+	const struct mm_load_hint hint = { .size = sizeof(hint),
+					   .running = 1,
+					   .kv_chunks_queued = 4,
+					   .requests_done = 3,
+					   .requests_late = 2 };
+	struct mm_client *client;
+
+	(void)state;
+	p->welcome.features = MM_FEAT_KNOWN & ~MM_FEAT_DEMAND;
+	assert_int_equal(mm_client_open(&opts, &client, NULL, 0), 0);
+	peer_await_connection(p);
+	assert_int_equal(mm_client_hint(client, &hint), 0);
+	assert_int_equal(p->tenant->stats.running, 1);
+	assert_int_equal(p->tenant->stats.kv_chunks_queued, 0);
+	assert_int_equal(p->tenant->stats.requests_done, 0);
+	assert_int_equal(p->tenant->stats.requests_late, 0);
+	mm_client_close(client);
+	peer_expect(p, MM_OP_BYE);
+	peer_stop(p);
 }
 
 /* A list has the size of its elements: those of a later version lie further apart. */
@@ -352,6 +381,7 @@ int main(void)
 		MODEL(test_given),
 		CONNECTED(test_given_arena),
 		CONNECTED(test_reserved_hint),
+		cmocka_unit_test(test_hint_to_old_mmd),
 		CONNECTED(test_longer_packs),
 		cmocka_unit_test(test_tables),
 		cmocka_unit_test(test_flags),

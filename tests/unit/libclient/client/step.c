@@ -542,13 +542,22 @@ static void test_hint(void **state)
 {
 	struct fixture *f = *state;
 	const struct mm_load_hint hint = {
-		.size = sizeof(hint), .kv_chunks_used = 3, .waiting = 2, .running = 1
+		.size = sizeof(hint),
+		.kv_chunks_used = 3,
+		.waiting = 2,
+		.running = 1,
+		.kv_chunks_queued = 4,
+		.requests_done = UINT64_C(1) << 33,
+		.requests_late = 5,
 	};
 
-	mm_client_hint(f->client, &hint);
+	assert_int_equal(mm_client_hint(f->client, &hint), 0);
 	assert_int_equal(shared(&f->peer->tenant->stats.kv_chunks_used), 3);
 	assert_int_equal(shared(&f->peer->tenant->stats.waiting), 2);
 	assert_int_equal(shared(&f->peer->tenant->stats.running), 1);
+	assert_int_equal(shared(&f->peer->tenant->stats.kv_chunks_queued), 4);
+	assert_int_equal(shared(&f->peer->tenant->stats.requests_done), UINT64_C(1) << 33);
+	assert_int_equal(shared(&f->peer->tenant->stats.requests_late), 5);
 }
 
 #define MODEL(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup_model, fixture_teardown)

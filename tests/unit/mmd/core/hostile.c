@@ -3,6 +3,8 @@
  * A tenant's claims affect what is taken from it, and no other tenant. One story per test.
  */
 #undef NDEBUG
+#include "mmd/core/book/book.h"
+#include "mmd/core/book/emit.h"
 #include "tests/unit/mmd/core/story.h"
 
 static struct mm_tenant_stats claims_of(const struct w_proc *p)
@@ -107,8 +109,10 @@ static void numbers_without_sense(void **state)
 	for (uint32_t i = 0; i < 8 * MM_ARRAY_SIZE(values) * 4; i++) {
 		struct mm_tenant_stats s = claims_of(unresponsive);
 		uint64_t v = values[i % MM_ARRAY_SIZE(values)];
-		uint64_t *field[] = { &s.step_seq, &s.steps,          &s.samples, &s.step_ns,
-				      &s.stall_ns, &s.kv_chunks_used, &s.waiting, &s.running };
+		uint64_t *field[] = { &s.step_seq,      &s.steps,        &s.samples,
+				      &s.step_ns,       &s.stall_ns,     &s.kv_chunks_used,
+				      &s.waiting,       &s.running,      &s.kv_chunks_queued,
+				      &s.requests_done, &s.requests_late };
 		uint32_t at = i / MM_ARRAY_SIZE(values) % (MM_ARRAY_SIZE(field) + 1);
 
 		s.steps = s.samples = i;
@@ -128,12 +132,49 @@ static void numbers_without_sense(void **state)
 	assert_true(victim->held >= 30);
 }
 
+static const struct mm_tenant_stats *load_of(const struct w_proc *p)
+{
+	return &mm_c_tenant(w->core, p->tenant)->load.last;
+}
+
+/* The queue's demand fits the arena, and requests late are done; without the feature all are 0. */
+static void demand_is_bounded(void **state)
+{
+	struct w_proc *p, *old;
+	struct mm_tenant_stats s;
+
+	(void)state;
+	story_begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 8, 4);
+	old = tenant_that(MM_FEAT_KNOWN & ~MM_FEAT_DEMAND, 1, 8, 4);
+	w_kv_declare(w, p, 1, 1, 60, 1);
+	w_kv_declare(w, old, 1, 1, 60, 1);
+	s = claims_of(p);
+	s.kv_chunks_queued = 7;
+	s.requests_done = 5;
+	s.requests_late = 2;
+	stats_claim(p, &s);
+	stats_claim(old, &s);
+	assert_int_equal(load_of(p)->kv_chunks_queued, 7);
+	assert_int_equal(load_of(p)->requests_done, 5);
+	assert_int_equal(load_of(p)->requests_late, 2);
+	assert_int_equal(load_of(old)->kv_chunks_queued, 0);
+	assert_int_equal(load_of(old)->requests_done, 0);
+	assert_int_equal(load_of(old)->requests_late, 0);
+	s.kv_chunks_queued = UINT64_MAX;
+	s.requests_late = UINT64_MAX;
+	stats_claim(p, &s);
+	assert_int_equal(load_of(p)->kv_chunks_queued, 60);
+	assert_int_equal(load_of(p)->requests_late, 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(who_never_gives_back_is_not_counted_on),
 		TEST(who_gives_back_is_counted_on_again),
 		TEST(numbers_without_sense),
+		TEST(demand_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
