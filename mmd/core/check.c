@@ -6,6 +6,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
+#include "mmd/core/market/turn.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/plan/swap.h"
@@ -239,4 +240,5 @@ void mm_core_check(const struct mm_core *c)
 		tenant_check_kv(c, t);
 	}
 	core_check_unclaimed(c);
+	mm_c_turns_check(c);
 }

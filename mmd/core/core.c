@@ -131,6 +131,7 @@ int mm_core_create(const struct mm_core_opts *opts, struct mm_core **ret_core)
 		return -ENOMEM;
 	}
 	c->market->policy = mm_policy_get(c->opts.policy);
+	mm_c_turns_set(c, false, 0);
 	*ret_core = c;
 	return 0;
 }

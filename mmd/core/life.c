@@ -12,6 +12,7 @@
 #include "mmd/core/plan/swap.h"
 #include "mmd/core/book/emit.h"
 #include "mmd/core/market/demand.h"
+#include "mmd/core/market/turn.h"
 
 /* ---- joining ---- */
 
@@ -100,6 +101,7 @@ static void tenant_free(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_account *a = &c->account[t->account];
 
+	mm_c_turn_leave(c, t);
 	if (t->has_store)
 		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
 	mm_c_emit(c, MM_ACT_TENANT_FREE, t);

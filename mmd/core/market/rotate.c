@@ -242,8 +242,8 @@ uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept
 		return MM_MIN(missing, have + coming);
 	if (mm_c_return_layers(c, t, have, 0))
 		return 0;
-	if (t == c->market->turn.holder && !c->market->turn.home_ns)
-		c->market->turn.home_ns = c->now_ns; /* no more layers can return now */
+	if (t == c->market->turn.holder && !t->turn->home_ns)
+		t->turn->home_ns = c->now_ns; /* no more layers can return now */
 	if (missing > have + c->ledger.inflight_all)
 		mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
 	return 0;
@@ -274,6 +274,6 @@ void mm_c_note_home(struct mm_core *c)
 {
 	const struct mm_c_tenant *t = c->market->turn.holder;
 
-	if (t && !c->market->turn.home_ns && !mm_c_is_changing(t) && !t->plan.alpha)
-		c->market->turn.home_ns = c->now_ns;
+	if (t && !t->turn->home_ns && !mm_c_is_changing(t) && !t->plan.alpha)
+		t->turn->home_ns = c->now_ns;
 }

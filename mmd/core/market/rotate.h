@@ -10,7 +10,7 @@
  *            before its turn as far as the others have any left to lend.
  * KV:        A holder that has less than its part of the KV memory, by shares, gets chunks from
  *            tenants that have more than theirs.
- * Ownership: works on struct mm_core; keeps only home_ns of struct mm_c_turns.
+ * Ownership: works on struct mm_core; keeps only home_ns of struct mm_c_turn.
  * Threading: core thread only.
  */
 #pragma once

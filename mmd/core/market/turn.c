@@ -18,11 +18,6 @@
 #define MM_TURN_AHEAD_NS     (14 * MM_NS_PER_S)
 #define MM_TURN_LAPSES       3 /* lapses that count: each doubles the charge for the next */
 
-static bool tenant_holds_turn(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	return c->market->turn.holder == t;
-}
-
 static struct mm_account *turn_account_of(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return &c->account[t->account];
@@ -58,27 +53,35 @@ static bool tenant_can_compute(const struct mm_c_tenant *t)
 	       (t->model == MM_C_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(t)));
 }
 
+/* Returns whether @t has joined the turns and holds none. */
+static bool tenant_lacks_turn(const struct mm_c_tenant *t)
+{
+	return t->turn->mode != MM_TURN_NONE && !t->turn->holds;
+}
+
 bool mm_c_off_turn(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn->mode != MM_TURN_NONE && !tenant_holds_turn(c, t);
+	return !c->market->turn.beside && tenant_lacks_turn(t);
 }
 
 bool mm_c_turn_pending(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn->wants && mm_c_off_turn(c, t) && tenant_is_present(t) &&
+	(void)c;
+	return t->turn->wants && tenant_lacks_turn(t) && tenant_is_present(t) &&
 	       tenant_can_compute(t);
 }
 
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	if (mm_c_off_turn(c, t))
+	if (tenant_lacks_turn(t))
 		return true;
 	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(t);
 }
 
 bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return c->opts.turn_rotate == MM_SWITCH_ON && t->life == MM_LIFE_LIVE &&
+	return c->opts.turn_rotate == MM_SWITCH_ON && !c->market->turn.beside &&
+	       c->market->turn.holders <= 1 && t->life == MM_LIFE_LIVE &&
 	       t->turn->mode != MM_TURN_NONE && t->model == MM_C_MODEL_READY &&
 	       t->sets->alpha_max && t->plan.alpha_by_hand < 0;
 }
@@ -158,28 +161,46 @@ static void holder_charge(struct mm_core *c)
 		account_charge(c, turn_account_of(c, t), ns);
 }
 
-static void holder_leave(struct mm_core *c)
+/* Finds the tenant that holds alone, after a change of holders or of the mode. */
+static void holder_find(struct mm_core *c)
 {
-	struct mm_c_tenant *t = c->market->turn.holder;
+	struct mm_c_turns *device = &c->market->turn;
 
+	device->holder = NULL;
+	if (device->beside || device->holders != 1)
+		return;
+	MM_FOREACH_TENANT(c, t)
+		if (t->turn->holds)
+			device->holder = t;
+}
+
+static void holder_leave(struct mm_core *c, struct mm_c_tenant *t)
+{
 	holder_charge(c);
 	turn_account_of(c, t)->turn.interrupted = t->turn->interrupted;
 	if (!t->turn->interrupted)
 		turn_account_of(c, t)->turn.since_ns = c->now_ns;
-	c->market->turn.holder = NULL;
+	t->turn->holds = false;
+	c->market->turn.holders--;
+	holder_find(c);
+}
+
+void mm_c_turn_leave(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (t->turn->holds)
+		holder_leave(c, t);
 }
 
 /*
  * Takes the turn away. The holder was late by all of its grace and may still compute, so it comes
  * after all others of its account.
  */
-static void holder_overdue(struct mm_core *c)
+static void holder_overdue(struct mm_core *c, struct mm_c_tenant *t)
 {
-	struct mm_c_tenant *t = c->market->turn.holder;
 	uint64_t late_ns = mm_c_time(c, MM_TURN_GRACE_NS),
 		 most = least_charge_in_account(c, t, turn_slack_ns(c));
 
-	holder_leave(c);
+	holder_leave(c, t);
 	if (most != UINT64_MAX)
 		t->turn->charged_ns = MM_MAX(t->turn->charged_ns, most);
 	tenant_charge(c, t, late_ns << t->turn->lapses);
@@ -250,7 +271,7 @@ static void tenant_queue_count(struct mm_core *c, struct mm_c_tenant *t)
 	struct mm_account *a = turn_account_of(c, t);
 	bool pending = mm_c_turn_pending(c, t);
 
-	tenant_queue_update(c, t, pending || tenant_holds_turn(c, t));
+	tenant_queue_update(c, t, pending || t->turn->holds);
 	if (t->turn->queued) {
 		a->turn.n++;
 		a->turn.most_ns = MM_MIN(a->turn.most_ns, t->turn->charged_ns + turn_slack_ns(c));
@@ -373,8 +394,7 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	t->turn->priority = (uint32_t)msg->arg[2];
 	if (t->turn->mode == MM_TURN_NONE) {
 		t->turn->wants = false;
-		if (tenant_holds_turn(c, t))
-			holder_leave(c);
+		mm_c_turn_leave(c, t);
 	}
 	mm_c_reply(c, t, msg, 0);
 	return 0;
@@ -398,12 +418,12 @@ int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 /* If the turn was taken away meanwhile, there is nothing to do. */
 int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
-	if (msg->arg[0] > c->market->turn.serial)
+	if (msg->arg[0] > t->turn->serial)
 		return MM_E_PROTOCOL;
-	if (!tenant_holds_turn(c, t) || msg->arg[0] != c->market->turn.serial)
+	if (!t->turn->holds || msg->arg[0] != t->turn->serial)
 		return 0;
 	t->turn->lapses -= t->turn->lapses != 0;
-	holder_leave(c);
+	holder_leave(c, t);
 	return 0;
 }
 
@@ -411,28 +431,38 @@ int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 
 static void turn_begin(struct mm_core *c, struct mm_c_tenant *t)
 {
-	c->market->turn.holder = t;
-	c->market->turn.serial++;
-	c->market->turn.begun_ns = c->now_ns;
-	c->market->turn.rank = tenant_rank(c, t);
-	c->market->turn.account_rank =
-		rank_of(c, priority_bound(c, t), turn_account_of(c, t)->turn.since_ns);
-	c->market->turn.return_requested = false;
-	c->market->turn.home_ns = c->market->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
-	t->turn->wants = t->turn->interrupted = turn_account_of(c, t)->turn.interrupted = false;
-	t->turn->turns++;
+	struct mm_c_turn *turn = t->turn;
+
+	turn->holds = true;
+	turn->serial = ++c->market->turn.serial;
+	turn->begun_ns = c->market->turn.begun_ns = c->now_ns;
+	turn->rank = tenant_rank(c, t);
+	turn->account_rank = rank_of(c, priority_bound(c, t), turn_account_of(c, t)->turn.since_ns);
+	turn->return_requested = false;
+	turn->home_ns = c->market->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
+	turn->wants = turn->interrupted = turn_account_of(c, t)->turn.interrupted = false;
+	turn->turns++;
+	c->market->turn.holders++;
+	holder_find(c);
 	mm_c_event_send(c, t,
 			&(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
-					  .arg = { c->market->turn.serial, quantum_bound(c, t) } });
+					  .arg = { turn->serial, quantum_bound(c, t) } });
 }
 
-static void turn_end_send(struct mm_core *c, int result)
+static void turn_end_send(struct mm_core *c, const struct mm_c_tenant *t, int result)
 {
-	mm_c_event_send(
-		c, c->market->turn.holder,
-		&(struct mm_msg){ .opcode = MM_EV_TURN_END,
-				  .result = result,
-				  .arg = { c->market->turn.serial, c->market->turn.until_ns } });
+	mm_c_event_send(c, t,
+			&(struct mm_msg){ .opcode = MM_EV_TURN_END,
+					  .result = result,
+					  .arg = { t->turn->serial, t->turn->until_ns } });
+}
+
+static void turn_end_request(struct mm_core *c, struct mm_c_tenant *t, bool interrupted)
+{
+	t->turn->return_requested = true;
+	t->turn->until_ns = c->now_ns + mm_c_time(c, MM_TURN_GRACE_NS);
+	t->turn->interrupted = interrupted;
+	turn_end_send(c, t, 0);
 }
 
 /*
@@ -444,10 +474,20 @@ static uint64_t quantum_stretched(const struct mm_core *c, const struct mm_c_ten
 	uint64_t stretched = MM_MAX(t->turn->quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS));
 	uint64_t most = time_bound(c, t, stretched), home;
 
-	if (!c->market->turn.home_ns)
+	if (!t->turn->home_ns)
 		return most;
-	home = MM_MIN(c->market->turn.home_ns - c->market->turn.begun_ns, most);
+	home = MM_MIN(t->turn->home_ns - t->turn->begun_ns, most);
 	return MM_MIN(MM_MAX(quantum_bound(c, t), home * 1000 / c->opts.turn_cost_permille), most);
+}
+
+/* Returns how long a turn is when another tenant waits. */
+static uint64_t turn_length_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t set = c->market->turn.quantum_ns;
+
+	if (t->turn->mode == MM_TURN_DRAIN)
+		return MM_MAX(set, time_bound(c, t, mm_c_time(c, MM_TURN_DRAIN_MAX_NS)));
+	return set ? set : quantum_stretched(c, t);
 }
 
 /*
@@ -469,62 +509,146 @@ static uint64_t turn_behind_ns(const struct mm_core *c, const struct mm_c_tenant
 
 static bool tenant_interrupts(const struct mm_core *c, const struct mm_c_tenant *next)
 {
-	return priority_bound(c, next) > (next->account == c->market->turn.holder->account
-						  ? c->market->turn.rank
-						  : c->market->turn.account_rank);
+	const struct mm_c_tenant *t = c->market->turn.holder;
+
+	return priority_bound(c, next) >
+	       (next->account == t->account ? t->turn->rank : t->turn->account_rank);
 }
 
 static uint64_t turn_due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {
 	const struct mm_c_tenant *t = c->market->turn.holder;
-	uint64_t due = c->market->turn.begun_ns, behind = turn_behind_ns(c, next);
+	uint64_t due = t->turn->begun_ns, behind = turn_behind_ns(c, next);
 
 	if (!tenant_interrupts(c, next))
-		due += t->turn->mode == MM_TURN_DRAIN
-			       ? time_bound(c, t, mm_c_time(c, MM_TURN_DRAIN_MAX_NS))
-			       : quantum_stretched(c, t);
+		due += turn_length_ns(c, t);
 	return behind ? MM_MAX(due, c->market->turn.looked_ns + behind) : due;
+}
+
+/* Takes the turn from a holder that has gone, or has not given it back in time. */
+static void holder_check(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!tenant_is_present(t)) {
+		holder_leave(c, t);
+	} else if (t->turn->return_requested && c->now_ns >= t->turn->until_ns && mm_c_burst(c)) {
+		turn_end_send(c, t, -ETIMEDOUT);
+		holder_overdue(c, t);
+	}
+}
+
+/* While turns are open: begins the turn of each tenant that waits. */
+static void turns_begin_all(struct mm_core *c)
+{
+	MM_FOREACH_TENANT(c, t)
+		if (mm_c_turn_pending(c, t) && mm_c_burst(c))
+			turn_begin(c, t);
+}
+
+/* Returns whether all holders have been told to give their turns back. */
+static bool returns_are_requested(const struct mm_core *c)
+{
+	MM_FOREACH_TENANT(c, t)
+		if (t->turn->holds && !t->turn->return_requested)
+			return false;
+	return true;
+}
+
+/* While turns close: all holders are to give theirs back. */
+static void turns_end_all(struct mm_core *c)
+{
+	MM_FOREACH_TENANT(c, t)
+		if (t->turn->holds && !t->turn->return_requested && mm_c_burst(c))
+			turn_end_request(c, t, false);
+}
+
+/* While turns are closed: begins the next turn, or ends the present one for it. */
+static void turn_pass_on(struct mm_core *c)
+{
+	struct mm_c_tenant *next = mm_c_turn_next(c), *t = c->market->turn.holder;
+
+	if (!next)
+		return;
+	if (!t) {
+		turn_begin(c, next);
+		turn_queue_update(c);
+	} else if (!t->turn->return_requested && c->now_ns >= turn_due_ns(c, next)) {
+		turn_end_request(c, t, tenant_interrupts(c, next));
+	}
+}
+
+void mm_c_turns_set(struct mm_core *c, bool beside, uint64_t quantum_ns)
+{
+	c->market->turn.quantum_ns = quantum_ns;
+	if (c->market->turn.beside == beside)
+		return;
+	holder_charge(c);
+	c->market->turn.beside = beside;
+	holder_find(c);
+	mm_c_supply_changed(c);
 }
 
 void mm_c_turns(struct mm_core *c)
 {
-	struct mm_c_tenant *next;
-
 	holder_charge(c);
-	if (c->market->turn.holder && !tenant_is_present(c->market->turn.holder))
-		holder_leave(c);
-	if (c->market->turn.holder && c->market->turn.return_requested &&
-	    c->now_ns >= c->market->turn.until_ns) {
-		turn_end_send(c, -ETIMEDOUT);
-		holder_overdue(c);
-	}
+	MM_FOREACH_TENANT(c, t)
+		if (t->turn->holds)
+			holder_check(c, t);
 	turn_queue_update(c);
-	next = mm_c_turn_next(c);
-	if (!next)
-		return;
-	if (!c->market->turn.holder) {
-		turn_begin(c, next);
-		turn_queue_update(c);
-	} else if (!c->market->turn.return_requested && c->now_ns >= turn_due_ns(c, next)) {
-		c->market->turn.return_requested = true;
-		c->market->turn.until_ns = c->now_ns + mm_c_time(c, MM_TURN_GRACE_NS);
-		c->market->turn.holder->turn->interrupted = tenant_interrupts(c, next);
-		turn_end_send(c, 0);
-	}
+	if (c->market->turn.beside)
+		turns_begin_all(c);
+	else if (c->market->turn.holders > 1)
+		turns_end_all(c);
+	else
+		turn_pass_on(c);
+}
+
+/* Returns the time until which the first of the holders must have given its turn back. */
+static uint64_t returns_deadline(const struct mm_core *c)
+{
+	uint64_t due = UINT64_MAX;
+
+	MM_FOREACH_TENANT(c, t)
+		if (t->turn->holds && t->turn->return_requested)
+			due = MM_MIN(due, t->turn->until_ns);
+	return due;
 }
 
 uint64_t mm_c_turn_deadline(const struct mm_core *c)
 {
-	const struct mm_c_tenant *next;
+	const struct mm_c_tenant *next = mm_c_turn_next(c), *t = c->market->turn.holder;
+	uint64_t due = returns_deadline(c);
 
 	/*
 	 * A tenant that can compute only since the controller's part of this settling gets the turn
-	 * in the next one.
+	 * in the next one. So does a change of the mode that was decided there.
 	 */
-	if (!c->market->turn.holder)
-		return mm_c_turn_next(c) ? c->settled_ns : UINT64_MAX;
-	if (c->market->turn.return_requested)
-		return c->market->turn.until_ns;
-	next = mm_c_turn_next(c);
+	if (c->market->turn.beside)
+		return next ? MM_MIN(due, c->settled_ns) : due;
+	if (!t && c->market->turn.holders)
+		return returns_are_requested(c) ? due : MM_MIN(due, c->settled_ns);
+	if (!t)
+		return next ? c->settled_ns : UINT64_MAX;
+	if (t->turn->return_requested)
+		return due;
 	return next ? turn_due_ns(c, next) : UINT64_MAX;
+}
+
+/* Holders have joined, and have turns of different serials; the one that holds alone is known. */
+void mm_c_turns_check(const struct mm_core *c)
+{
+	const struct mm_c_turns *device = &c->market->turn;
+	uint32_t holders = 0;
+
+	MM_FOREACH_TENANT(c, t) {
+		mm_assert(t->turn->serial <= device->serial);
+		if (!t->turn->holds)
+			continue;
+		holders++;
+		mm_assert(t->turn->mode != MM_TURN_NONE && t->turn->serial);
+		MM_FOREACH_TENANT(c, u)
+			mm_assert(u == t || u->turn->serial != t->turn->serial);
+		mm_assert(device->beside || device->holders > 1 || device->holder == t);
+	}
+	mm_assert(holders == device->holders);
+	mm_assert(!device->holder || (!device->beside && holders == 1));
 }

@@ -9,6 +9,10 @@
  *             MM_TURN_DRAIN_MAX_NS), or when a tenant of higher priority waits. The holder gets a
  *             request, ends its open step and gives the turn back. If it does not, the turn is
  *             taken away after MM_TURN_GRACE_NS.
+ * Modes:      Turns may be open: tenants compute side by side, so each that waits and can compute
+ *             holds a turn at once, and a turn ends only when its holder has nothing to do. When
+ *             turns close, all holders get the request, as above, and the next turn begins when
+ *             none is left. One that holds alone when turns close goes on.
  * Order:      the highest priority first, where each MM_TURN_AGE_NS of waiting counts as one more,
  *             also when a later tenant of high priority would interrupt the turn. A tenant that was
  *             interrupted keeps its age as if it had not had its turn. Accounts are ordered first,
@@ -20,7 +24,7 @@
  *             charge is at most MM_TURN_AHEAD_NS more than that of one that waits, so that a turn
  *             of a lighter account costs a heavier one some seconds at most, whatever the weights.
  *             Time without demand for the turn is not made up for. A holder whose turn is taken
- *             away is charged for more than it had.
+ *             away is charged for more than it had. While several hold turns, nobody is charged.
  * Trust:      quantum and priority are a tenant's requests, within what the operator grants its
  *             account. A tenant gets no turn unless its model is ready, or it has no model here and
  *             holds or demands KV. One that runs steps without the turn takes computing time, never
@@ -43,28 +47,44 @@ struct mm_c_turn {
 	uint64_t charged_ns;     /* for turns that others of its account waited for */
 	uint32_t lapses;         /* turns taken away from it, less those that it gave back since */
 	uint64_t turns, overdue; /* turns begun; turns taken away */
+	bool holds;              /* it has a turn */
+	uint64_t serial;         /* of its last turn; 0: it had none */
+	/* The rest is about its last turn. */
+	uint64_t begun_ns;
+	uint64_t home_ns;            /* when its layers were resident again; 0: not yet */
+	uint64_t rank, account_rank; /* at the begin, its own and its account's */
+	bool return_requested;       /* it is to give the turn back until until_ns */
+	uint64_t until_ns;
 };
 
 /* State of the device. */
 struct mm_c_turns {
-	struct mm_c_tenant *holder; /* NULL: no tenant has the turn */
-	uint64_t serial;            /* of the last turn that began */
-	uint64_t begun_ns;
-	uint64_t home_ns;            /* when the holder's layers were resident again; 0: not yet */
-	uint64_t rank, account_rank; /* at its begin, the holder's and its account's */
-	uint64_t looked_ns;          /* until when the holder was charged */
-	bool account_contended;      /* others of the holder's account waited at looked_ns */
-	bool device_contended;       /* tenants of other accounts waited at looked_ns */
-	uint64_t most_ns;      /* the most that an account may be charged for and go by its rank */
-	bool return_requested; /* the holder is to give the turn back until until_ns */
-	uint64_t until_ns;
+	bool beside;         /* turns are open */
+	uint64_t quantum_ns; /* length of turns, as set; 0: by holders' quanta and layers */
+	uint32_t holders;    /* tenants that hold a turn */
+	/* the one that holds alone; NULL: none does, several do, or turns are open */
+	struct mm_c_tenant *holder;
+	uint64_t serial;        /* of the last turn that began */
+	uint64_t begun_ns;      /* when it began */
+	uint64_t looked_ns;     /* until when the holder was charged */
+	bool account_contended; /* others of the holder's account waited at looked_ns */
+	bool device_contended;  /* tenants of other accounts waited at looked_ns */
+	uint64_t most_ns;       /* the most that an account may be charged for and go by its rank */
 };
 
 /* Requests of a tenant. Return: 0; MM_E_PROTOCOL. */
 int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-/* Part of settling: ends a turn that is over, and begins the next one. */
+/* Takes the turn from a tenant that ceases to be. */
+void mm_c_turn_leave(struct mm_core *c, struct mm_c_tenant *t);
+/*
+ * Opens the turns, or closes them, from the next settling on. @quantum_ns: the length of a turn
+ * when others wait, whatever quantum the holder requested and its account may have (MM_TURN_DRAIN:
+ * the least length); 0: by the holder's quantum and the return of its layers.
+ */
+void mm_c_turns_set(struct mm_core *c, bool beside, uint64_t quantum_ns);
+/* Part of settling: ends turns that are over, and begins those that are next. */
 void mm_c_turns(struct mm_core *c);
 /* Returns when settling is due for the turn; UINT64_MAX: never. */
 uint64_t mm_c_turn_deadline(const struct mm_core *c);
@@ -73,7 +93,7 @@ struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c);
 /* Returns whether @a waits for a turn that it will get before @b. */
 bool mm_c_turn_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		      const struct mm_c_tenant *b);
-/* Returns whether @t has joined the turns and does not hold the turn. */
+/* Returns whether turns are closed, and @t has joined them and does not hold the turn. */
 bool mm_c_off_turn(const struct mm_core *c, const struct mm_c_tenant *t);
 /*
  * Returns whether @t waits for a turn that it will use: until then it needs neither its layers nor
@@ -82,8 +102,13 @@ bool mm_c_off_turn(const struct mm_core *c, const struct mm_c_tenant *t);
 bool mm_c_turn_pending(const struct mm_core *c, const struct mm_c_tenant *t);
 /*
  * Returns whether @t is idle: it had no open step and no work for idle_ns and has no unmet demand,
- * or it has joined the turns and does not hold the turn.
+ * or it has joined the turns and holds none.
  */
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t);
-/* Returns whether @t's layers take part in rotation (rotate.h). */
+/*
+ * Returns whether @t's layers take part in rotation (rotate.h). None do while several tenants hold
+ * turns, or may.
+ */
 bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t);
+/* Panics if an invariant of the turns is broken. */
+void mm_c_turns_check(const struct mm_core *c);
