@@ -96,6 +96,8 @@ static int make_cases(struct timed *t, char *err, size_t err_bytes)
 		return -ENOMEM;
 	for (uint32_t w = 0; !e && w < t->opts.windows; w++) {
 		e = mm_wl_case_make(&t->opts, &t->source, w, &t->cases[w], err, err_bytes);
+		if (!e)
+			mm_wl_alone(&t->opts, &t->profile, &t->cases[w]);
 		if (!e && !t->cases[w].disjoint)
 			fprintf(stderr,
 				"mmbench: window %u: the trace is too short for tenants to "

@@ -318,6 +318,8 @@ static int program_prepare(struct program *p)
 		r = -ENOMEM;
 	for (uint32_t w = 0; w < p->opts.windows && !r; w++)
 		r = mm_wl_case_make(&p->opts, &p->source, w, &p->cases[w], err, sizeof(err));
+	for (uint32_t w = 0; w < p->opts.windows && !r; w++)
+		mm_wl_alone(&p->opts, &p->profile, &p->cases[w]);
 	if (!r)
 		r = mm_wl_slo_alone(&p->opts, &p->sizes, &p->profile, &p->cases[0], ALONE_EACH,
 				    &p->slo);

@@ -24,6 +24,8 @@
 struct mm_wl_request {
 	uint64_t arrival_ns; /* from the window's beginning */
 	uint32_t prompt_tokens, output_tokens;
+	/* its times when it is alone on the whole device (alone.h); 0: not computed */
+	uint64_t alone_ttft_ns, alone_tpot_ns;
 };
 
 struct mm_wl_stream { /* one tenant's requests, by arrival */

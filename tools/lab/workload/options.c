@@ -16,6 +16,7 @@
 #define REQUESTS_MAX       1e7
 #define BLOCK_TOKENS       16
 #define SHAPES_BYTES       64
+#define GOAL_MAX_MS        3600000
 
 #define POLICY_UNLIMITED ((uint64_t)MM_POLICY_COUNT) /* mmd does not know it */
 
@@ -289,8 +290,16 @@ const struct mm_opt mm_wl_options[] = {
 	  "host memory of each tenant for KV of preempted requests, under remap and swap (0 is "
 	  "none)",
 	  MM_OPT_SIZE, AT(swap_bytes), .preset = "auto", .choices = swap_choices },
+	{ "slo-ttft", "MS",
+	  "goal of each request: its first token within so much and --slo-factor times the time "
+	  "that it takes when it is alone",
+	  NUMBER(0, GOAL_MAX_MS), AT(goal_ttft_ms), .preset = "1000", .unit = "ms",
+	  .group = "Goals" },
+	{ "slo-factor", "X",
+	  "and its tokens so many times as far apart, in the mean, as when it is alone",
+	  MM_OPT_REAL, AT(goal_factor), .preset = "5", .least = 1, .most = 1000 },
 	{ "controller", "KEY=VALUE,...", "knobs of mmd's controller, as of mmd --controller",
-	  CALL(controller_parse), .otherwise = "as mmd's" },
+	  CALL(controller_parse), .otherwise = "as mmd's", .group = "Controller" },
 	{ "json", NULL, "print JSON instead of a table", MM_OPT_FLAG, AT(json), .group = "Output" },
 	{ 0 },
 };

@@ -76,7 +76,9 @@ struct mm_wl_opts {
 	uint32_t max_seqs;
 	uint32_t batched_tokens;
 	uint32_t block_tokens;
-	uint32_t slots;         /* 0 = auto */
+	uint32_t slots;        /* 0 = auto */
+	uint32_t goal_ttft_ms; /* a request's goals: record.h */
+	double goal_factor;
 	uint64_t swap_bytes;    /* swap space of each tenant, under remap and swap; or _AUTO */
 	const char *controller; /* KEY=VALUE,... or NULL */
 	bool json;

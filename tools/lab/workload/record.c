@@ -82,6 +82,8 @@ int mm_wl_slo_of(const struct mm_wl_opts *opts, const struct mm_wl_record *recor
 		slo.turns_ns = (opts->tenants - 1) * (opts->turns == MM_WL_QUANTUM
 							      ? opts->quantum_ms * MM_NS_PER_MS
 							      : DRAIN_TURN_NS);
+	slo.goal_ttft_ns = opts->goal_ttft_ms * MM_NS_PER_MS;
+	slo.goal_factor = opts->goal_factor;
 	*ret_slo = slo;
 	return 0;
 }
@@ -121,8 +123,8 @@ struct metrics_gather {
 	double *ttft, *tpot;
 	size_t n_ttft, n_tpot;
 	struct mm_histogram *gaps;
-	uint64_t last_ns, window_tokens, good_tokens;
-	double seconds, window_s, ttft_sum;
+	uint64_t last_ns, own_last_ns, window_tokens, good_tokens, attained_tokens;
+	double seconds, own_s, window_s, ttft_sum;
 	struct mm_wl_metrics m;
 };
 
@@ -134,6 +136,16 @@ static bool is_good(const struct mm_wl_slo *slo, uint32_t t, double ttft, double
 
 	return (!slo->ttft_median_ns[t] || ttft <= ttft_max) &&
 	       (!slo->tpot_median_ns[t] || tpot <= tpot_max);
+}
+
+static bool is_attained(const struct mm_wl_slo *slo, const struct mm_wl_request *q, double ttft,
+			double tpot)
+{
+	const double ttft_max =
+		(double)slo->goal_ttft_ns + slo->goal_factor * (double)q->alone_ttft_ns;
+
+	return slo->goal_factor > 0 && ttft <= ttft_max &&
+	       (q->output_tokens < 2 || tpot <= slo->goal_factor * (double)q->alone_tpot_ns);
 }
 
 static void served_gather(struct metrics_gather *g, uint32_t t, const struct mm_wl_request *q,
@@ -148,12 +160,16 @@ static void served_gather(struct metrics_gather *g, uint32_t t, const struct mm_
 	g->ttft_sum += ttft;
 	if (s->tokens > 1)
 		g->tpot[g->n_tpot++] = tpot;
-	g->last_ns = MM_MAX(g->last_ns, s->last_ns);
+	g->own_last_ns = MM_MAX(g->own_last_ns, s->last_ns);
 	g->m.output_tokens += s->tokens;
 	g->m.prompt_tokens += q->prompt_tokens;
 	if (!is_complete(q, s))
 		return;
 	g->m.completed++;
+	if (g->slo && is_attained(g->slo, q, ttft, tpot)) {
+		g->m.attained++;
+		g->attained_tokens += s->tokens;
+	}
 	if (!g->slo || !is_good(g->slo, t, ttft, tpot))
 		return;
 	g->m.good++;
@@ -165,7 +181,7 @@ static void gather_record(struct metrics_gather *g, const struct mm_wl_record *r
 	const struct mm_wl_case *c = r->c;
 
 	/* Each tenant gets the time of the whole run, so that throughputs can be added. */
-	g->last_ns = 0;
+	g->last_ns = g->own_last_ns = 0;
 	for (uint32_t t = 0; t < c->tenants; t++) {
 		for (uint32_t i = 0; i < c->stream[t].n; i++)
 			g->last_ns = MM_MAX(g->last_ns, r->served[t][i].last_ns);
@@ -179,6 +195,7 @@ static void gather_record(struct metrics_gather *g, const struct mm_wl_record *r
 		g->window_tokens += r->window_tokens[t];
 	}
 	g->seconds += (double)g->last_ns / 1e9;
+	g->own_s += (double)g->own_last_ns / 1e9;
 	g->window_s += (double)r->window_ns / 1e9;
 }
 
@@ -197,7 +214,12 @@ static void gather_conclude(struct metrics_gather *g)
 		m->total_tok_s = (double)(m->output_tokens + m->prompt_tokens) / g->seconds;
 		m->goodput_tok_s = (double)g->good_tokens / g->seconds;
 		m->goodput_req_s = (double)m->good / g->seconds;
+		m->attained_tok_s = (double)g->attained_tokens / g->seconds;
 	}
+	if (g->own_s > 0)
+		m->own_tok_s = (double)m->output_tokens / g->own_s;
+	if (m->requests)
+		m->attainment = (double)m->attained / (double)m->requests;
 	if (g->window_s > 0)
 		m->window_tok_s = (double)g->window_tokens / g->window_s;
 	m->ttft_p50_s = mm_percentile(g->ttft, g->n_ttft, 50) / 1e9;

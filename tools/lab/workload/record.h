@@ -12,7 +12,12 @@
  *             requests first. Goodput is the throughput of requests that meet their limits: time to
  *             first token at most 5 times the model's unloaded median, plus, under turns, one turn
  *             for each other tenant; mean time per output token at most 5 times its unloaded
- *             median.
+ *             median. As these limits grow with turns and with the case, they do not compare one
+ *             way of sharing with another. The fixed goals do: a request attains them if its first
+ *             token comes within a time that is the same for all (--slo-ttft), plus --slo-factor
+ *             times its own time alone on the device, and its mean time per output token is at most
+ *             that factor times its own alone. A request that is not served in full attains
+ *             nothing.
  * Ownership:  mm_wl_record_done() frees the record.
  * Threading:  one thread.
  */
@@ -82,11 +87,14 @@ static inline void mm_wl_record_token(struct mm_wl_record *record, uint32_t tena
 struct mm_wl_slo { /* unloaded medians of each tenant; 0 = no limit */
 	uint64_t ttft_median_ns[MM_WL_TENANTS_MAX], tpot_median_ns[MM_WL_TENANTS_MAX];
 	uint64_t turns_ns; /* allowance for TTFT: (tenants - 1) turns */
+	/* fixed goals, the same for every policy and way of sharing */
+	uint64_t goal_ttft_ns;
+	double goal_factor; /* 0: none */
 };
 
 /**
  * mm_wl_slo_of() - compute limits from a run in which each request was alone
- * @opts:    has the duration of turns
+ * @opts:    has the duration of turns, and the fixed goals
  * @record:  of such a run
  * @ret_slo: medians of its requests
  *
@@ -109,12 +117,16 @@ int mm_wl_case_alone(const struct mm_wl_case *c, uint32_t each, uint64_t apart_n
 
 struct mm_wl_metrics {
 	uint64_t requests, completed, good;
+	uint64_t attained;                     /* requests that attain the fixed goals */
 	uint64_t output_tokens, prompt_tokens; /* of completed requests */
 	double seconds;                        /* from 0 to the last token */
 	double throughput_tok_s;               /* output tokens / seconds */
 	double total_tok_s;                    /* output and prompt tokens / seconds */
 	double window_tok_s;                   /* output tokens within [0, S) / S */
+	double own_tok_s; /* output tokens / seconds until the last one of these tenants */
 	double goodput_tok_s, goodput_req_s;
+	double attainment;     /* attained / requests */
+	double attained_tok_s; /* output tokens of these requests / seconds */
 	double ttft_p50_s, ttft_p99_s, ttft_mean_s;
 	double tbt_p50_s, tbt_p99_s, tbt_mean_s; /* over all gaps */
 	double tpot_p50_s, tpot_p99_s;           /* over all requests: mean gap of each */
@@ -127,7 +139,7 @@ struct mm_wl_metrics {
  * @records: of the same tenants, e.g. all windows under one policy
  * @n:       number of records
  * @tenant:  index of a tenant, or MM_WL_ALL
- * @slo:     NULL: no goodput
+ * @slo:     NULL: no goodput, nothing attained
  *
  * Times of several runs are added up, latencies are pooled. Return: 0; -ENOMEM.
  */

@@ -71,6 +71,26 @@ static double goodput_of(const struct mm_wl_metrics *m)
 	return m->goodput_tok_s;
 }
 
+static double window_of(const struct mm_wl_metrics *m)
+{
+	return m->window_tok_s;
+}
+
+static double own_of(const struct mm_wl_metrics *m)
+{
+	return m->own_tok_s;
+}
+
+static double attainment_of(const struct mm_wl_metrics *m)
+{
+	return m->attainment;
+}
+
+static double attained_of(const struct mm_wl_metrics *m)
+{
+	return m->attained_tok_s;
+}
+
 static double ttft_p99(const struct mm_wl_metrics *m)
 {
 	return m->ttft_p99_s;
@@ -84,15 +104,16 @@ static double tbt_p99(const struct mm_wl_metrics *m)
 static const struct {
 	const char *name;
 	double (*of)(const struct mm_wl_metrics *m);
+	bool in_table;
 } paired[] = {
-	{ "throughput", throughput_of },
-	{ "goodput", goodput_of },
-	{ "ttft_p99", ttft_p99 },
-	{ "tbt_p99", tbt_p99 },
+	{ "throughput", throughput_of, true }, { "window_tok_s", window_of, true },
+	{ "attainment", attainment_of, true }, { "ttft_p99", ttft_p99, true },
+	{ "tbt_p99", tbt_p99, true },          { "goodput", goodput_of, false },
+	{ "own_tok_s", own_of, false },        { "attained_tok_s", attained_of, false },
 };
 
-/* Computes the ratios of a policy to the first one, window by window. */
-static int policy_ratios(const struct mm_wl_report *r, uint32_t policy,
+/* Computes the ratios of a policy to the first one, window by window. @tenant: or MM_WL_ALL. */
+static int policy_ratios(const struct mm_wl_report *r, uint32_t policy, uint32_t tenant,
 			 struct mm_ratio ret[MM_ARRAY_SIZE(paired)])
 {
 	mm_cleanup(mm_free_ptr) double *a = calloc(r->windows, sizeof(*a));
@@ -102,10 +123,10 @@ static int policy_ratios(const struct mm_wl_report *r, uint32_t policy,
 	if (!a || !b || !m)
 		return -ENOMEM;
 	for (uint32_t w = 0; w < r->windows; w++) {
-		int err = measure_one(r, policy, w, MM_WL_ALL, &m[2 * w]);
+		int err = measure_one(r, policy, w, tenant, &m[2 * w]);
 
 		if (!err)
-			err = measure_one(r, 0, w, MM_WL_ALL, &m[2 * w + 1]);
+			err = measure_one(r, 0, w, tenant, &m[2 * w + 1]);
 		if (err)
 			return err;
 	}
@@ -152,9 +173,8 @@ static int table_row(const struct mm_wl_report *r, uint32_t policy)
 		return err;
 	printf("%-13s %7.1f %7.1f %6.1f %8.3f %8.3f %7.1f %8.1f %8" PRIu64 " %9.2f %6" PRIu64
 	       " %7.2f\n",
-	       r->opts->policy[policy].name, m.throughput_tok_s, m.goodput_tok_s,
-	       m.requests ? 100.0 * (double)m.good / (double)m.requests : 0, m.ttft_p50_s,
-	       m.ttft_p99_s, 1e3 * m.tbt_p50_s, 1e3 * m.tbt_p99_s, c.preemptions,
+	       r->opts->policy[policy].name, m.throughput_tok_s, m.window_tok_s, 100 * m.attainment,
+	       m.ttft_p50_s, m.ttft_p99_s, 1e3 * m.tbt_p50_s, 1e3 * m.tbt_p99_s, c.preemptions,
 	       (double)c.streamed_bytes / GIB, c.plan_changes, (double)c.stall_ns / 1e9);
 	return 0;
 }
@@ -174,28 +194,30 @@ static int table_ratios(const struct mm_wl_report *r)
 	printf("\nratio to %s, %u paired windows [95 %% interval]\n%-13s", r->opts->policy[0].name,
 	       r->windows, "policy");
 	for (size_t i = 0; i < MM_ARRAY_SIZE(paired); i++)
-		printf("  %24s", paired[i].name);
+		if (paired[i].in_table)
+			printf("  %24s", paired[i].name);
 	putchar('\n');
 	for (uint32_t p = 1; p < r->opts->policies; p++) {
 		struct mm_ratio q[MM_ARRAY_SIZE(paired)];
-		int err = policy_ratios(r, p, q);
+		int err = policy_ratios(r, p, MM_WL_ALL, q);
 
 		if (err)
 			return err;
 		printf("%-13s", r->opts->policy[p].name);
 		for (size_t i = 0; i < MM_ARRAY_SIZE(paired); i++)
-			ratio_cell(&q[i]);
+			if (paired[i].in_table)
+				ratio_cell(&q[i]);
 		putchar('\n');
 	}
-	puts("throughput, goodput: above 1 is better; ttft, tbt: below 1");
+	puts("throughput, window_tok_s, attainment: above 1 is better; ttft, tbt: below 1");
 	return 0;
 }
 
 int mm_wl_report_table(const struct mm_wl_report *r)
 {
 	table_head(r);
-	printf("\n%-13s %7s %7s %6s %8s %8s %7s %8s %8s %9s %6s %7s\n", "policy", "tok/s", "good",
-	       "good %", "TTFT p50", "p99 s", "TBT p50", "p99 ms", "preempt.", "GiB strm.", "plans",
+	printf("\n%-13s %7s %7s %6s %8s %8s %7s %8s %8s %9s %6s %7s\n", "policy", "tok/s", "window",
+	       "SLO %", "TTFT p50", "p99 s", "TBT p50", "p99 ms", "preempt.", "GiB strm.", "plans",
 	       "stall s");
 	for (uint32_t p = 0; p < r->opts->policies; p++) {
 		int err = table_row(r, p);
@@ -219,6 +241,7 @@ static int put_metrics(json_t *json, const struct mm_wl_metrics *m, bool goodput
 		mm_json_put_real(json, "throughput_tok_s", m->throughput_tok_s) ||
 		mm_json_put_real(json, "total_tok_s", m->total_tok_s) ||
 		mm_json_put_real(json, "window_tok_s", m->window_tok_s) ||
+		mm_json_put_real(json, "own_tok_s", m->own_tok_s) ||
 		mm_json_put_real(json, "ttft_p50_s", m->ttft_p50_s) ||
 		mm_json_put_real(json, "ttft_p99_s", m->ttft_p99_s) ||
 		mm_json_put_real(json, "ttft_mean_s", m->ttft_mean_s) ||
@@ -232,7 +255,10 @@ static int put_metrics(json_t *json, const struct mm_wl_metrics *m, bool goodput
 		return r;
 	return mm_json_put_u64(json, "good_requests", m->good) ||
 	       mm_json_put_real(json, "goodput_tok_s", m->goodput_tok_s) ||
-	       mm_json_put_real(json, "goodput_req_s", m->goodput_req_s);
+	       mm_json_put_real(json, "goodput_req_s", m->goodput_req_s) ||
+	       mm_json_put_u64(json, "attained_requests", m->attained) ||
+	       mm_json_put_real(json, "attainment", m->attainment) ||
+	       mm_json_put_real(json, "attained_tok_s", m->attained_tok_s);
 }
 
 static int put_counters(json_t *json, const struct mm_wl_counters *c)
@@ -316,19 +342,33 @@ static json_t *windows_json(const struct mm_wl_report *r)
 	return mm_json_take(&list);
 }
 
-static json_t *policy_tenants_json(const struct mm_wl_report *r, uint32_t policy)
+/* Makes the numbers of each tenant, in one window or in all of them, and Jain's index of them. */
+static json_t *policy_tenants_json(const struct mm_wl_report *r, uint32_t policy, uint32_t window,
+				   double *ret_jain)
 {
 	mm_cleanup(mm_json_done) json_t *list = json_array();
+	double attainment[MM_WL_TENANTS_MAX];
 
 	for (uint32_t t = 0; list && t < r->opts->tenants; t++) {
 		struct mm_wl_metrics m;
 		json_t *one = json_object();
+		int err = window == MM_WL_ALL ? windows_measure(r, policy, t, &m)
+					      : measure_one(r, policy, window, t, &m);
 
-		if (json_array_append_new(list, one) || windows_measure(r, policy, t, &m) ||
-		    put_metrics(one, &m, r->slo))
+		if (json_array_append_new(list, one) || err || put_metrics(one, &m, r->slo))
 			return NULL;
+		attainment[t] = m.attainment;
 	}
+	*ret_jain = mm_jain_index(attainment, r->opts->tenants);
 	return mm_json_take(&list);
+}
+
+static int put_tenants(json_t *json, const struct mm_wl_report *r, uint32_t policy, uint32_t window)
+{
+	double jain;
+	int err = mm_json_put(json, "tenants", policy_tenants_json(r, policy, window, &jain));
+
+	return err || !r->slo ? err : mm_json_put_real(json, "jain", jain);
 }
 
 static int put_run(json_t *json, const struct mm_wl_record *record)
@@ -352,7 +392,7 @@ static json_t *policy_windows_json(const struct mm_wl_report *r, uint32_t policy
 
 		if (json_array_append_new(list, one) || measure_one(r, policy, w, MM_WL_ALL, &m) ||
 		    put_metrics(one, &m, r->slo) || put_counters(one, &record->counters) ||
-		    put_run(one, record))
+		    put_run(one, record) || put_tenants(one, r, policy, w))
 			return NULL;
 	}
 	return mm_json_take(&list);
@@ -365,8 +405,7 @@ static json_t *policy_json(const struct mm_wl_report *r, uint32_t policy)
 	struct mm_wl_metrics m;
 
 	if (windows_measure(r, policy, MM_WL_ALL, &m) || put_metrics(json, &m, r->slo) ||
-	    put_counters(json, &counters) ||
-	    mm_json_put(json, "tenants", policy_tenants_json(r, policy)) ||
+	    put_counters(json, &counters) || put_tenants(json, r, policy, MM_WL_ALL) ||
 	    mm_json_put(json, "windows", policy_windows_json(r, policy)))
 		return NULL;
 	return mm_json_take(&json);
@@ -389,18 +428,34 @@ static json_t *ratio_json(const struct mm_ratio *q)
 			 "windows", (json_int_t)q->n, "lost", (json_int_t)q->lost);
 }
 
+static json_t *ratios_json(const struct mm_wl_report *r, uint32_t policy, uint32_t tenant)
+{
+	mm_cleanup(mm_json_done) json_t *json = json_object();
+	struct mm_ratio q[MM_ARRAY_SIZE(paired)];
+
+	if (policy_ratios(r, policy, tenant, q))
+		return NULL;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(paired); i++) {
+		if (mm_json_put(json, paired[i].name, ratio_json(&q[i])))
+			return NULL;
+	}
+	return mm_json_take(&json);
+}
+
 static json_t *paired_json(const struct mm_wl_report *r)
 {
 	mm_cleanup(mm_json_done) json_t *json = json_object();
 
 	for (uint32_t p = 1; p < r->opts->policies; p++) {
-		struct mm_ratio q[MM_ARRAY_SIZE(paired)];
-		json_t *one = json_object();
+		json_t *one = ratios_json(r, p, MM_WL_ALL), *tenants;
 
-		if (mm_json_put(json, r->opts->policy[p].name, one) || policy_ratios(r, p, q))
+		if (mm_json_put(json, r->opts->policy[p].name, one))
 			return NULL;
-		for (size_t i = 0; i < MM_ARRAY_SIZE(paired); i++) {
-			if (mm_json_put(one, paired[i].name, ratio_json(&q[i])))
+		tenants = json_array();
+		if (mm_json_put(one, "tenants", tenants))
+			return NULL;
+		for (uint32_t t = 0; t < r->opts->tenants; t++) {
+			if (json_array_append_new(tenants, ratios_json(r, p, t)))
 				return NULL;
 		}
 	}
@@ -433,6 +488,8 @@ json_t *mm_wl_report_json(const struct mm_wl_report *r)
 			o->controller ? json_string(o->controller) : json_null()) ||
 	    mm_json_put_known(json, "swap_bytes", o->swap_bytes != MM_WL_SWAP_AUTO,
 			      o->swap_bytes) ||
+	    mm_json_put_u64(json, "goal_ttft_ms", o->goal_ttft_ms) ||
+	    mm_json_put_real(json, "goal_factor", o->goal_factor) ||
 	    mm_json_put(json, "tenants", tenants_json(r)) ||
 	    mm_json_put(json, "cases", windows_json(r)) ||
 	    mm_json_put(json, "results", policies_json(r)) ||

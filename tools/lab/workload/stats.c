@@ -96,3 +96,14 @@ struct mm_ratio mm_ratio_of(const double *a, const double *b, size_t n, double c
 	r.high = exp(mean + half);
 	return r;
 }
+
+double mm_jain_index(const double *values, size_t n)
+{
+	double sum = 0, squares = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		sum += values[i];
+		squares += values[i] * values[i];
+	}
+	return squares > 0 ? sum * sum / ((double)n * squares) : 1;
+}

@@ -5,7 +5,7 @@
  * Concept:    Both policies served the same windows, so their ratio in each window is one
  *             observation in which the differences between windows cancel out. Ratios are compared
  *             by their logarithms: 2 and 1/2 are equally far from 1. The interval is Student's, for
- *             the mean of n logarithms.
+ *             the mean of n logarithms. Beside it, Jain's index of how equal tenants are.
  * Threading:  any; there is no shared state.
  */
 #pragma once
@@ -32,3 +32,9 @@ double mm_t_quantile(double p, double degrees);
  * @confidence: of the two-sided interval, e.g. 0.95
  */
 struct mm_ratio mm_ratio_of(const double *a, const double *b, size_t n, double confidence);
+
+/*
+ * Computes Jain's index of @n values from 0 up: 1 if all are equal, also if all are 0; 1 / n if one
+ * has everything.
+ */
+double mm_jain_index(const double *values, size_t n);

@@ -89,7 +89,8 @@ static void one_request(struct fixture *f, uint32_t prompt, uint32_t output)
 {
 	for (uint32_t t = 0; t < f->c.tenants; t++) {
 		f->c.stream[t].n = 1;
-		f->c.stream[t].request[0] = (struct mm_wl_request){ 0, prompt, output };
+		f->c.stream[t].request[0] =
+			(struct mm_wl_request){ .prompt_tokens = prompt, .output_tokens = output };
 	}
 }
 

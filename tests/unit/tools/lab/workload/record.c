@@ -188,6 +188,56 @@ static void test_measure(void **state)
 	mm_wl_record_done(&r);
 }
 
+/* Goals of each request: 0.1 s + 2 x its own first token alone, and 2 x its own gap alone. */
+static void test_attained(void **state)
+{
+	const struct mm_wl_slo slo = { .goal_ttft_ns = 100 * MS, .goal_factor = 2 };
+	const struct mm_wl_record *one;
+	struct mm_wl_record r;
+	struct mm_wl_metrics m;
+	/* Each row makes one request miss, which has one time more than it may have. */
+	const struct {
+		uint64_t ttft, tpot;
+		uint32_t attained;
+		double tok_s;
+	} cases[] = {
+		{ 50 * MS, 100 * MS, 3, 1.5 },
+		{ 50 * MS, 100 * MS - 1, 2, 0.75 },
+		{ 50 * MS - 1, 100 * MS, 2, 1.25 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		first[0].alone_ttft_ns = 0;
+		first[0].alone_tpot_ns = cases[i].tpot;
+		first[1].alone_ttft_ns = cases[i].ttft;
+		second[0].alone_ttft_ns = 450 * MS;
+		second[0].alone_tpot_ns = 1250 * MS;
+		request_serve(&r);
+		one = &r;
+		assert_int_equal(mm_wl_measure(&one, 1, MM_WL_ALL, &slo, &m), 0);
+		assert_int_equal(m.attained, cases[i].attained);
+		assert_true(is_near(m.attained_tok_s, cases[i].tok_s, 1e-9));
+		/* The request that was not served counts, too. */
+		assert_true(is_near(m.attainment, cases[i].attained / 4.0, 1e-9));
+		mm_wl_record_done(&r);
+	}
+	request_serve(&r);
+	/* The first tenant's last token comes after 1.2 s. */
+	assert_int_equal(mm_wl_measure(&one, 1, 0, NULL, &m), 0);
+	assert_true(is_near(m.own_tok_s, 4 / 1.2, 1e-9) && !m.attained);
+	mm_wl_record_done(&r);
+}
+
+static void test_jain(void **state)
+{
+	(void)state;
+	assert_true(mm_jain_index((double[]){ 0.3, 0.3, 0.3 }, 3) > 1 - 1e-12);
+	assert_true(is_near(mm_jain_index((double[]){ 0.5, 0, 0, 0 }, 4), 0.25, 1e-12));
+	assert_true(is_near(mm_jain_index((double[]){ 1, 3 }, 2), 0.8, 1e-12));
+	assert_true(mm_jain_index((double[]){ 0, 0 }, 2) == 1);
+}
+
 static void test_slo(void **state)
 {
 	struct mm_wl_opts o = { .tenants = 2, .turns = MM_WL_QUANTUM, .quantum_ms = 30 };
@@ -262,6 +312,10 @@ static void test_report(void **state)
 	remap = json_object_get(json_object_get(json, "paired"), "remap");
 	assert_true(json_real_value(
 			    json_object_get(json_object_get(remap, "throughput"), "ratio")) == 1);
+	assert_int_equal(json_array_size(json_object_get(remap, "tenants")), 2);
+	remap = json_array_get(json_object_get(remap, "tenants"), 1);
+	assert_true(json_real_value(
+			    json_object_get(json_object_get(remap, "own_tok_s"), "ratio")) == 1);
 	assert_null(json_object_get(json_object_get(json, "paired"), "recompute"));
 	assert_int_equal(mm_wl_report_table(&report), 0);
 	json_decref(json);
@@ -275,7 +329,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_buckets),   cmocka_unit_test(test_percentiles),
 		cmocka_unit_test(test_quantiles), cmocka_unit_test(test_ratio),
-		cmocka_unit_test(test_measure),   cmocka_unit_test(test_slo),
+		cmocka_unit_test(test_measure),   cmocka_unit_test(test_attained),
+		cmocka_unit_test(test_jain),      cmocka_unit_test(test_slo),
 		cmocka_unit_test(test_alone),     cmocka_unit_test(test_report),
 	};
 
