@@ -78,6 +78,55 @@ def test_details_and_time_line(root):
     assert sorted(float(r["time_s"]) for r in rows) == [float(r["time_s"]) for r in rows]
 
 
+def test_ideal():
+    """Who has its turn sees more memory than any policy can give it, but not more than there is."""
+    args = ["--turns", "quantum", "--policy", "recompute,ideal,unlimited", "--rate", 30]
+    report = simulated(*args)
+    recompute, ideal, unlimited = (report["results"][p] for p in ("recompute", "ideal", "unlimited"))
+    assert ideal["completed"] == ideal["requests"] == recompute["requests"]
+    assert recompute["preemptions"] > ideal["preemptions"]
+    assert recompute["throughput_tok_s"] < ideal["throughput_tok_s"] <= 1.01 * unlimited["throughput_tok_s"]
+    pool = report["pool_bytes"]
+    used, = report["details"]["ideal"]
+    most = max(t["kv_bytes_mean"] for t in used["tenants"])
+    assert max(t["kv_share_bytes"] for t in report["tenants"]) < most < pool
+
+
+def test_elastic_that_swaps():
+    args = ["--turns", "quantum", "--policy", "elastic,elastic-swap", "--rate", 30]
+    results = simulated(*args)["results"]
+    assert not results["elastic"]["swapped_bytes"] and results["elastic-swap"]["swapped_bytes"]
+    assert results["elastic-swap"]["completed"] == results["elastic-swap"]["requests"]
+
+
+def test_shares_of_the_whole():
+    combos = {"C1": [0.33, 0.33, 0.32], "C2": [0.78, 0.2]}
+    for combo, shares in combos.items():
+        args = ["--combo", combo, "--shares", "whole", "--rate", 3, "--seconds", 1, "--policy", "recompute", "--json"]
+        code, text, errors = mmsim(*args)
+        assert code == 0, errors
+        report = json.loads(text)
+        assert report["shares"] == "whole" and [t["share"] for t in report["tenants"]] == shares
+    whole = simulated("--shares", "whole", "--policy", "recompute")
+    assert sum(t["share"] for t in whole["tenants"]) == pytest.approx(0.98, abs=0.003)
+
+
+def test_goals():
+    """A looser goal is attained by more requests, and changes nothing else; the mode changes no goal."""
+    args = ["--policy", "recompute,remap", "--windows", 2, "--rate", 30]
+    tight = simulated(*args, "--slo-ttft", 0, "--slo-factor", 1)
+    usual, loose = simulated(*args), simulated(*args, "--slo-ttft", 3600000, "--slo-factor", 1000)
+    for policy in "recompute", "remap":
+        none, some, all_ = (r["results"][policy] for r in (tight, usual, loose))
+        assert none["attainment"] == 0 and none["jain"] == 1 and all_["attainment"] == 1
+        assert 0 < some["attainment"] < 1 and 0 < some["jain"] <= 1
+        assert none["throughput_tok_s"] == some["throughput_tok_s"] == all_["attained_tok_s"]
+        assert sum(t["attained_requests"] for t in some["tenants"]) == some["attained_requests"]
+        for window in some["windows"]:
+            assert len(window["tenants"]) == 3 and "own_tok_s" in window["tenants"][0]
+    assert len(usual["paired"]["remap"]["tenants"]) == 3
+
+
 def test_a_plan_by_hand():
     alone = ["--shapes", "OPT-6.7B:50", "--policy", "recompute", "--sharing", "spatial", "--rate", 2,
              "--seconds", 4, "--max-len", 256, "--json"]
@@ -122,6 +171,10 @@ def test_steps_that_break_off():
     (["--step-us", "1e3"], "--step-us"),
     (["--step-us", "99999999999999999999"], "--step-us"),
     (["--rate", "nan"], "--rate"),
+    (["--slo-ttft", "-1"], "--slo-ttft"),
+    (["--slo-factor", "0.5"], "--slo-factor"),
+    (["--shares", "all"], "--shares"),
+    (["--policy", "ideal", "--sharing", "spatial"], "ideal"),
     (["--windows", "0"], "--windows"),
     (["--policy", "best"], "best"),
     (["--sharing", "none"], "none"),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mmbench - measures mmd; each subcommand is a file or a folder of its own. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -141,13 +142,25 @@ static int serve_line(int argc, char **argv, struct mmbench *into, struct mm_opt
 	return r;
 }
 
+static int timed_settle(struct mm_wl_opts *opts, char *why)
+{
+	for (uint32_t p = 0; p < opts->policies; p++) {
+		if (!opts->policy[p].simulated)
+			continue;
+		snprintf(why, MM_OPT_ERROR_BYTES, "--policy: only mmsim has '%s'",
+			 opts->policy[p].name);
+		return -EINVAL;
+	}
+	return mm_wl_settle(opts, why);
+}
+
 static int command_settle(struct mmbench *m, size_t command, char *why)
 {
 	switch (command) {
 	case COMMAND_SERVE:
 		return mm_bench_settle(&m->serve, why);
 	case COMMAND_TIMED:
-		return mm_wl_settle(&m->timed.wl, why);
+		return timed_settle(&m->timed.wl, why);
 	case COMMAND_STEPS:
 		return mm_bench_steps_settle(&m->steps, why);
 	default:

@@ -149,7 +149,7 @@ int ms_engine_init(struct ms_tenant *t)
 	int r;
 
 	t->e.wake_ns = UINT64_MAX;
-	t->e.swaps = mm_policy_get(t->dev->opts.policy)->kv_swaps;
+	t->e.swaps = mm_policy_get(t->dev->opts.policy)->kv_swaps || t->sim->opts.policy->swaps;
 	t->e.fixed = ms_is_fixed(t);
 	r = init_sched(t);
 	if (r)

@@ -234,38 +234,53 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 	return 0;
 }
 
-/* Makes sizes with so much memory that the case can never fill it. */
-static void sizes_unlimited(struct program *p, uint32_t window, struct mm_wl_sizes *ret)
+/*
+ * Divides a pool that no device has into larger pages, so that they are not too many. @unlimited:
+ * shares are rounded up, and get some pages more, as the engine rounds them down to chunks.
+ */
+static void sizes_repage(const struct program *p, bool unlimited, struct mm_wl_sizes *sizes)
 {
-	uint64_t page;
+	uint64_t page = sizes->page_bytes;
 
-	mm_wl_sizes_unlimited(&p->opts, &p->sizes, &p->cases[window], ret);
-	page = ret->page_bytes;
-	while (ret->pool_bytes / page > PAGES_MAX)
+	while (sizes->pool_bytes / page > PAGES_MAX)
 		page *= 2;
-	ret->page_bytes = page;
-	ret->pool_bytes = 0;
-	for (uint32_t i = 0; i < ret->tenants; i++) {
-		struct mm_wl_tenant_sizes *s = &ret->tenant[i];
+	sizes->page_bytes = page;
+	sizes->pool_bytes = 0;
+	for (uint32_t i = 0; i < sizes->tenants; i++) {
+		struct mm_wl_tenant_sizes *s = &sizes->tenant[i];
 
 		s->weight_pages =
 			mm_div_up(s->layer_bytes, page) * p->opts.tenant[i].shape->arch.layers +
 			mm_div_up(s->resident_bytes, page);
-		/* The engine rounds the share down to chunks, so it gets some pages more. */
-		s->kv_share_bytes = mm_round_up(s->kv_share_bytes, page) + KV_SPARE_PAGES * page;
-		ret->pool_bytes += s->weight_pages * page + s->kv_share_bytes;
+		s->kv_share_bytes =
+			unlimited ? mm_round_up(s->kv_share_bytes, page) + KV_SPARE_PAGES * page
+				  : s->kv_share_bytes / page * page;
+		sizes->pool_bytes += s->weight_pages * page + s->kv_share_bytes;
 	}
+}
+
+/* Makes the sizes of a policy: those of the case, or those of a reference. */
+static void sizes_of(const struct program *p, const struct mm_wl_policy *policy, uint32_t window,
+		     struct mm_wl_sizes *ret)
+{
+	*ret = p->sizes;
+	if (policy->unlimited)
+		mm_wl_sizes_unlimited(&p->opts, &p->sizes, &p->cases[window], ret);
+	else if (policy->ideal)
+		mm_wl_sizes_ideal(&p->sizes, ret);
+	else
+		return;
+	sizes_repage(p, policy->unlimited, ret);
 }
 
 static int run_window(struct program *p, uint32_t policy, uint32_t window, json_t *details)
 {
 	const struct mm_wl_policy *of = &p->opts.policy[policy];
 	struct mm_wl_record *record = &p->records[policy * p->opts.windows + window];
-	struct mm_wl_sizes sizes = p->sizes;
+	struct mm_wl_sizes sizes;
 	int r;
 
-	if (of->unlimited)
-		sizes_unlimited(p, window, &sizes);
+	sizes_of(p, of, window, &sizes);
 	r = mm_wl_record_init(record, &p->cases[window], p->opts.seconds);
 	if (!r)
 		r = policy_run(p, &p->cases[window], &sizes, of, record, details);

@@ -12,18 +12,31 @@
 #include "mmd/config/policies.h"
 #include "mmd/config/tune.h"
 
-#define SHARE_ALL_PERMILLE 900 /* sum of shares for --shapes without shares, as vLLM's default */
-#define REQUESTS_MAX       1e7
-#define BLOCK_TOKENS       16
-#define SHAPES_BYTES       64
-#define GOAL_MAX_MS        3600000
+#define SHARE_ALL_PERMILLE   900 /* sum of shares for --shapes without shares, as vLLM's default */
+#define SHARE_WHOLE_PERMILLE 980 /* the same with --shares whole */
+#define REQUESTS_MAX         1e7
+#define BLOCK_TOKENS         16
+#define SHAPES_BYTES         64
+#define GOAL_MAX_MS          3600000
 
-#define POLICY_UNLIMITED ((uint64_t)MM_POLICY_COUNT) /* mmd does not know it */
+enum reference { UNLIMITED, IDEAL, ELASTIC_SWAP };
+
+#define REFERENCE(which) ((uint64_t)MM_POLICY_COUNT + (which))
 
 static const struct mm_opt_choice policy_choices[] = {
 	MM_POLICY_CHOICES,
-	{ "unlimited", POLICY_UNLIMITED, "recompute with memory that never runs out" },
+	{ "unlimited", REFERENCE(UNLIMITED), "recompute with memory that never runs out" },
+	{ "ideal", REFERENCE(IDEAL),
+	  "mmsim alone, in turns: recompute, but who has its turn sees the whole device, and "
+	  "nothing that moves takes time" },
+	{ "elastic-swap", REFERENCE(ELASTIC_SWAP), "mmsim alone: elastic, and engines swap" },
 	{ NULL, 0, NULL },
+};
+
+static const struct mm_wl_policy reference_policies[] = {
+	[UNLIMITED] = { .policy = MM_POLICY_RECOMPUTE, .unlimited = true },
+	[IDEAL] = { .policy = MM_POLICY_RECOMPUTE, .ideal = true, .simulated = true },
+	[ELASTIC_SWAP] = { .policy = MM_POLICY_ELASTIC, .swaps = true, .simulated = true },
 };
 
 static const struct mm_opt_choice sharing_choices[] = {
@@ -52,6 +65,14 @@ static const struct mm_opt_choice combo_choices[] = {
 
 static const char *const combo_shapes[] = { "OPT-13B:35%,Llama-2-13B:35%,Llama-3-8B:20%",
 					    "OPT-30B:65%,OPT-6.7B:15%" };
+static const char *const combo_whole_shapes[] = { "OPT-13B:33%,Llama-2-13B:33%,Llama-3-8B:32%",
+						  "OPT-30B:78%,OPT-6.7B:20%" };
+
+static const struct mm_opt_choice shares_choices[] = {
+	{ "given", false, "as --combo or --shapes says" },
+	{ "whole", true, "98 % of the memory together: C1 33, 33, 32 %; C2 78, 20 %" },
+	{ NULL, 0, NULL },
+};
 
 static const struct mm_opt_choice lengths_choices[] = {
 	{ "alpaca", 0, NULL }, { "sharegpt", 0, NULL }, { "long", 0, NULL },
@@ -105,11 +126,11 @@ static int policies_parse(const struct mm_opt *opt, char *text, void *into, char
 
 		if (r)
 			return r;
-		*p = (struct mm_wl_policy){ .name = mm_opt_choice_name(opt->choices, value),
-					    .policy = value == POLICY_UNLIMITED
-							      ? MM_POLICY_RECOMPUTE
-							      : (enum mm_policy)value,
-					    .unlimited = value == POLICY_UNLIMITED };
+		if (value < REFERENCE(0))
+			*p = (struct mm_wl_policy){ .policy = (enum mm_policy)value };
+		else
+			*p = reference_policies[value - REFERENCE(0)];
+		p->name = mm_opt_choice_name(opt->choices, value);
 		for (uint32_t i = 0; i < o->policies; i++) {
 			if (o->policy[i].name == p->name)
 				return workload_refuse(why, "'%s' twice", p->name);
@@ -252,6 +273,8 @@ const struct mm_opt mm_wl_options[] = {
 	  "models and shares of your own; those without a share divide equally what is left of "
 	  "90 %",
 	  CALL(shapes_parse), .choices = mm_shape_choices, .least = 0.1, .most = 100, .unit = "%" },
+	{ "shares", "HOW", "how much of the memory the shares give out", MM_OPT_CHOICE,
+	  AT(shares_whole), .preset = "given", .choices = shares_choices },
 	{ "trace", "FILE",
 	  "a CSV file whose arrival_s is used: a window of it for each tenant, scaled to its rate",
 	  MM_OPT_TEXT, AT(trace_path), .otherwise = "bursts from the seed", .group = "Requests" },
@@ -306,6 +329,18 @@ const struct mm_opt mm_wl_options[] = {
 
 /* ---- all of them ---- */
 
+/* Scales shares so that they give out the whole memory but what is lost to contexts. */
+static void scale_shares(struct mm_wl_opts *o)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t t = 0; t < o->tenants; t++)
+		sum += o->tenant[t].share_permille;
+	for (uint32_t t = 0; t < o->tenants; t++)
+		o->tenant[t].share_permille =
+			o->tenant[t].share_permille * SHARE_WHOLE_PERMILLE / sum;
+}
+
 static int settle_shapes(struct mm_wl_opts *o, char *why)
 {
 	char shapes[SHAPES_BYTES];
@@ -313,13 +348,17 @@ static int settle_shapes(struct mm_wl_opts *o, char *why)
 
 	if (o->combo && o->tenants)
 		return workload_refuse(why, "--combo and --shapes exclude each other");
-	if (o->tenants)
+	if (o->tenants) {
+		if (o->shares_whole)
+			scale_shares(o);
 		return 0;
+	}
 	if (!o->combo)
 		o->combo = combo_choices[0].name;
 	while (combo_choices[combo].name != o->combo)
 		combo++;
-	snprintf(shapes, sizeof(shapes), "%s", combo_shapes[combo]);
+	snprintf(shapes, sizeof(shapes), "%s",
+		 (o->shares_whole ? combo_whole_shapes : combo_shapes)[combo]);
 	return shapes_parse(mm_opt_find(mm_wl_options, "shapes", 6), shapes, o, why);
 }
 
@@ -360,6 +399,11 @@ int mm_wl_settle(struct mm_wl_opts *o, char *why)
 		r = settle_count(o, "lengths", o->given.n_lengths, why);
 	if (r)
 		return r;
+	for (uint32_t p = 0; p < o->policies; p++) {
+		if (o->policy[p].ideal && o->sharing != MM_WL_TEMPORAL)
+			return workload_refuse(why, "policy 'ideal' is one of turns: it needs "
+						    "--sharing temporal");
+	}
 	settle_tenants(o);
 	if (o->batched_tokens < o->max_seqs)
 		return workload_refuse(why, "--batched-tokens %u is less than --max-seqs %u",

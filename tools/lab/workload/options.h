@@ -37,7 +37,11 @@ enum mm_wl_turns { MM_WL_DRAIN, MM_WL_QUANTUM, MM_WL_TURNS };
 struct mm_wl_policy {
 	const char *name;
 	enum mm_policy policy; /* mmd's policy */
-	bool unlimited;        /* with unlimited memory, as a reference */
+	/* references of the laboratory, which mmd does not know */
+	bool unlimited; /* with unlimited memory */
+	bool ideal;     /* who has its turn sees the whole device: mm_wl_sizes_ideal() */
+	bool swaps;     /* engines swap, although the policy does not provide for it */
+	bool simulated; /* only the simulator has it */
 };
 
 struct mm_wl_tenant {
@@ -62,6 +66,7 @@ struct mm_wl_opts {
 	uint64_t pool_bytes; /* memory that the tenants share; 0 = the device's memory */
 	uint64_t page_bytes;
 	const char *combo; /* or NULL: --shapes */
+	bool shares_whole; /* the shares give out the whole device */
 	struct mm_wl_tenant tenant[MM_WL_TENANTS_MAX];
 	uint32_t tenants;
 	const char *trace_path; /* NULL: synthetic */

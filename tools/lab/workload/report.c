@@ -467,8 +467,9 @@ static json_t *head_json(const struct mm_wl_report *r)
 	const struct mm_wl_opts *o = r->opts;
 
 	return json_pack(
-		"{s:i s:s s:s s:s? s:I s:I s:I s:s s:s s:i s:s s:f s:i s:I s:i s:i s:i}", "schema",
-		1, "mode", r->mode, "profile", o->profile, "combo", o->combo, "device_bytes",
+		"{s:i s:s s:s s:s? s:s s:I s:I s:I s:s s:s s:i s:s s:f s:i s:I s:i s:i s:i}",
+		"schema", 1, "mode", r->mode, "profile", o->profile, "combo", o->combo, "shares",
+		o->shares_whole ? "whole" : "given", "device_bytes",
 		(json_int_t)r->sizes->device_bytes, "pool_bytes", (json_int_t)r->sizes->pool_bytes,
 		"page_bytes", (json_int_t)o->page_bytes, "sharing", mm_wl_sharing_name(o->sharing),
 		"turns", mm_wl_turns_name(o->turns), "quantum_ms", (int)o->quantum_ms, "trace",

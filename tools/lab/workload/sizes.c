@@ -156,3 +156,29 @@ void mm_wl_sizes_unlimited(const struct mm_wl_opts *opts, const struct mm_wl_siz
 	}
 	*ret = out;
 }
+
+/* Returns the least memory that a model keeps on the device, in whole pages. */
+static uint64_t kept_bytes(const struct mm_wl_tenant_sizes *s, uint64_t page_bytes)
+{
+	return page_up(s->resident_bytes, page_bytes) + page_up(s->layer_bytes, page_bytes);
+}
+
+void mm_wl_sizes_ideal(const struct mm_wl_sizes *sizes, struct mm_wl_sizes *ret)
+{
+	const uint64_t page = sizes->page_bytes;
+	struct mm_wl_sizes out = *sizes;
+	uint64_t kept = 0;
+
+	for (uint32_t t = 0; t < sizes->tenants; t++)
+		kept += kept_bytes(&sizes->tenant[t], page);
+	out.pool_bytes = 0;
+	for (uint32_t t = 0; t < sizes->tenants; t++) {
+		struct mm_wl_tenant_sizes *s = &out.tenant[t];
+		const uint64_t others = kept - kept_bytes(&sizes->tenant[t], page);
+		const uint64_t weights = s->weight_pages * page;
+
+		s->kv_share_bytes = sizes->pool_bytes - weights - others;
+		out.pool_bytes += weights + s->kv_share_bytes;
+	}
+	*ret = out;
+}

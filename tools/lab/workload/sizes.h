@@ -64,3 +64,13 @@ struct mm_wl_case;
  */
 void mm_wl_sizes_unlimited(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 			   const struct mm_wl_case *c, struct mm_wl_sizes *ret);
+
+/**
+ * mm_wl_sizes_ideal() - give each tenant the KV memory that the device has while it has its turn
+ * @sizes: from mm_wl_sizes()
+ * @ret:   may be @sizes; the sum of the shares is more than the device has
+ *
+ * The whole pool but its own weights and, of each other model, what never leaves the device: the
+ * resident group and one layer, which is the least that a plan keeps.
+ */
+void mm_wl_sizes_ideal(const struct mm_wl_sizes *sizes, struct mm_wl_sizes *ret);

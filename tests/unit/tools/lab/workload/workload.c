@@ -576,6 +576,29 @@ static void test_unlimited(void **state)
 	mm_wl_case_done(&c);
 }
 
+/* The holder of a turn has all but its weights and what the others must keep. */
+static void test_ideal(void **state)
+{
+	struct mm_wl_sizes sizes, ideal;
+	struct mm_wl_opts o;
+	char why[512];
+
+	(void)state;
+	assert_int_equal(opts_parse("--combo C2 --policy ideal", &o), 0);
+	assert_true(o.policy[0].ideal && o.policy[0].simulated && !o.policy[0].unlimited);
+	assert_int_equal(mm_wl_sizes(&o, 96 * GIB, &sizes, why, sizeof(why)), 0);
+	mm_wl_sizes_ideal(&sizes, &ideal);
+	for (uint32_t t = 0; t < 2; t++) {
+		const struct mm_wl_tenant_sizes *s = &ideal.tenant[t], *other = &sizes.tenant[!t];
+		const uint64_t kept = mm_round_up(other->resident_bytes, o.page_bytes) +
+				      mm_round_up(other->layer_bytes, o.page_bytes);
+
+		assert_int_equal(s->kv_share_bytes + s->weight_pages * o.page_bytes + kept,
+				 sizes.pool_bytes);
+	}
+	assert_int_not_equal(opts_parse("--policy ideal --sharing mig", &o), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -594,6 +617,7 @@ int main(void)
 		cmocka_unit_test(test_synthetic),
 		cmocka_unit_test_teardown(test_bad_sources, remove_file),
 		cmocka_unit_test(test_unlimited),
+		cmocka_unit_test(test_ideal),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
