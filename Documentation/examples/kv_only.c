@@ -4,7 +4,8 @@
  *
  * kv_only CHUNKS LIVE: requests so many chunks and holds them until its input ends; the lowest LIVE
  * of them are always in use. When mmd reclaims chunks, it releases the highest that are not in use,
- * and checks at the end that the content of the others is intact.
+ * and checks at the end that the content of the others is intact. It prints how many it has when it
+ * is ready, whenever more were granted, and at the end.
  */
 #include <err.h>
 #include <errno.h>
@@ -74,8 +75,10 @@ static bool handle_events(struct engine *e)
 
 	poll(fds, 2, -1);
 	while (mm_client_next_event(e->client, &event) == 0) {
-		if (event.kind == MM_EVENT_KV_GRANTED)
+		if (event.kind == MM_EVENT_KV_GRANTED) {
 			use_new_chunks(e);
+			printf("more: %u chunks\n", mm_kv_usable(e->kv, NULL, 0));
+		}
 		if (event.kind == MM_EVENT_KV_RECLAIM) /* before event.deadline_ns */
 			give_back(e, event.count);
 		if (event.kind == MM_EVENT_KV_DENIED)
@@ -83,6 +86,7 @@ static bool handle_events(struct engine *e)
 		if (event.kind == MM_EVENT_DISCONNECTED)
 			errx(1, "%s", mm_client_error(e->client));
 	}
+	fflush(stdout);
 	return !fds[1].revents;
 }
 /* [end] */

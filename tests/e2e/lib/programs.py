@@ -4,6 +4,7 @@
 import os
 import pathlib
 import re
+import threading
 import time
 
 import pytest
@@ -61,6 +62,25 @@ def wait_until(condition, seconds, what, every=0.01):
         if time.monotonic() > deadline:
             raise DeadlineError(f"waited {limit(seconds)} s in vain: {what}")
         time.sleep(every)
+
+
+def read_until(process, begins, seconds):
+    """
+    The lines of a program's output, up to the first that begins so. mmd's books and its log are ahead of the
+    programs that they are about, and behind others: what a program has is asserted once it has printed so itself.
+    """
+    killer = threading.Timer(limit(seconds), process.kill)
+    killer.start()
+    lines = []
+    try:
+        while not lines or lines[-1] and not lines[-1].startswith(begins):
+            lines.append(process.stdout.readline())
+    finally:
+        killer.cancel()
+    if not lines[-1]:
+        rest = process.communicate()
+        raise DeadlineError(f"no line '{begins.strip()}' in {limit(seconds)} s: {lines}: {process.returncode}: {rest}")
+    return lines
 
 
 def check_report(path):
