@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from models import random_model
-from programs import BUILD, TOP, limit
+from programs import BUILD, TOP, limit, read_until
 
 LIBRARIES = {"today": BUILD / "lib", "future": BUILD / "lib" / "abi-future"}
 
@@ -33,7 +33,7 @@ def test_versions(root, start, header, library):
     tenant = subprocess.Popen([program, model], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE)
     try:
-        assert tenant.stdout.readline().startswith(f"ready: ABI {abi_of(library):#x}, version "), tenant.communicate()
+        read_until(tenant, f"ready: ABI {abi_of(library):#x}, version ", 60)
         d.ctl("plan", "set", "abi", "--layers", 3)
         out, errors = tenant.communicate("go\n", timeout=limit(120))
         assert tenant.returncode == 0 and out == "ok\n", (out, errors)

@@ -9,7 +9,7 @@ import pytest
 
 from daemon import RpcError, alive, flag_of
 from models import random_model
-from programs import BIN, limit, wait_until
+from programs import BIN, limit, read_until, wait_until
 from tenant import make_requests, plain_tokens
 from wire import Raw, Refused, hello
 
@@ -103,7 +103,7 @@ def test_tenant_on_two(root, start):
     with subprocess.Popen([str(EXAMPLE), str(model)], env=env, text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as two:
         try:
-            assert two.stdout.readline() == "ready\n", two.stderr.read()
+            read_until(two, "ready\n", 60)
 
             def tenant(device):
                 return [t for t in d.tenants() if t["device"] == device][0]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from daemon import Daemon
-from programs import BIN, limit, wait_until
+from programs import BIN, limit, read_until, wait_until
 from tenant import make_requests, plain_tokens
 
 HOLDER = BIN.parent / "tests" / "e2e-holder"
@@ -54,7 +54,7 @@ class Holder:
     def __init__(self, d, size):
         self.process = subprocess.Popen([str(HOLDER), str(size)], env=d.env, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self.process.stdout.readline() == "held\n"
+        read_until(self.process, "held\n", 60)
         self.pid = self.process.pid
 
     def __enter__(self):

@@ -10,7 +10,7 @@ import pytest
 
 import abi
 from models import random_model
-from programs import BIN, SANITIZE, count, limit, wait_until
+from programs import BIN, SANITIZE, count, limit, read_until, wait_until
 from wire import Raw, Refused
 
 KV_ONLY, TENANT = BIN.parent / "examples" / "kv_only", BIN.parent / "examples" / "tenant"
@@ -108,7 +108,7 @@ def test_64_at_once(start):
     d = start(pool="4M", page="16K")
     real = [example(d, KV_ONLY, 2, 2) for _ in range(count(abi.MM_DEVICE_TENANTS_MAX, 12))]
     for process in real:
-        assert process.stdout.readline() == "ready: 2 chunks\n", process.communicate()
+        read_until(process, "ready: 2 chunks\n", 60)
     raw = [Raw(d).greet() for _ in range(abi.MM_DEVICE_TENANTS_MAX - len(real))]
     assert len(d.tenants()) == abi.MM_DEVICE_TENANTS_MAX
     assert d.page_states()["kv"] == 2 * len(real)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from daemon import memory_of
-from programs import BIN, SANITIZE, limit
+from programs import BIN, SANITIZE, limit, read_until
 from tenant import KV_TIMEOUT_MS
 
 GIB = 1 << 30
@@ -40,17 +40,16 @@ def serve_trace(root, name, model, d, lines):
              "--driver", "software", "--name", name, "--trace", str(trace), "--kv-dtype", "f16",
              "--max-batched-tokens", "2048", "--kv-timeout", KV_TIMEOUT_MS, "--device-times", "--time-scale", "4", "--sync",
              "--output", str(root / f"{name}.out")],
-            env=d.env, stderr=err, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            env=d.env, stderr=err, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def hear(tenant, word):
     """Of --sync."""
-    line = tenant.stdout.readline().decode().strip()
-    assert line == word, f"{line!r} instead of {word!r}"
+    read_until(tenant, word + "\n", 300)
 
 
 def go(tenant):
-    tenant.stdin.write(f"start {time.monotonic_ns()}\n".encode())
+    tenant.stdin.write(f"start {time.monotonic_ns()}\n")
     tenant.stdin.flush()
 
 

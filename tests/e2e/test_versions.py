@@ -11,7 +11,7 @@ import pytest
 
 import abi
 from daemon import Daemon
-from programs import BUILD, TOP, limit, wait_until
+from programs import BUILD, TOP, limit, read_until, wait_until
 from tenant import make_requests, plain_tokens
 from wire import FEATURES, Raw, Refused, hello
 
@@ -177,14 +177,14 @@ def test_core_stopped_for_a_while(start):
     d = start(policy="remap", pool="4M", page="16K")
     tenant = tenant_start(TODAY_TENANT, d, TIMEOUT_MS)
     try:
-        assert [tenant.stdout.readline().split()[0] for _ in range(2)] == ["info", "ready"]
+        read_until(tenant, "ready", 60)
         os.kill(core_of(d), signal.SIGSTOP)
         tenant.stdin.write("\n")
         tenant.stdin.flush()
         with pytest.raises(subprocess.TimeoutExpired):
             tenant.wait(STOPPED_S)
         os.kill(core_of(d), signal.SIGCONT)
-        assert tenant.stdout.readline() == "call 0 \n"
+        assert read_until(tenant, "call ", 30)[-1] == "call 0 \n"
         assert tenant.communicate(None, limit(30))[0] == "closed\n"
     finally:
         os.kill(core_of(d), signal.SIGCONT)
@@ -197,11 +197,11 @@ def test_core_stopped_for_good(start):
     d = start(policy="remap", pool="4M", page="16K")
     tenant = tenant_start(TODAY_TENANT, d, TIMEOUT_MS)
     try:
-        assert [tenant.stdout.readline().split()[0] for _ in range(2)] == ["info", "ready"]
+        read_until(tenant, "ready", 60)
         os.kill(core_of(d), signal.SIGSTOP)
         tenant.stdin.write("\n")
         tenant.stdin.flush()
-        line = tenant.stdout.readline()
+        line = read_until(tenant, "call ", 30)[-1]
         assert line.startswith("call -") and "is restarting" in line, line
     finally:
         os.kill(core_of(d), signal.SIGCONT)
