@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many tenants, one after the other and all at once, and a pool larger than the host's memory."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -50,12 +51,12 @@ def hold_pages(d, clients=1):
 
 
 def resident_kib(d):
-    """Of all of mmd's processes, without what they share."""
-    pids = [d.process.pid, *d.pids()]
+    """Of all of mmd's processes, without what they share; one may end while they are counted."""
     total = 0
-    for pid in pids:
-        fields = pathlib.Path(f"/proc/{pid}/status").read_text().split("\n")
-        total += sum(int(f.split()[1]) for f in fields if f.startswith("RssAnon:"))
+    for pid in [d.process.pid, *d.pids()]:
+        with contextlib.suppress(OSError):
+            fields = pathlib.Path(f"/proc/{pid}/status").read_text().split("\n")
+            total += sum(int(f.split()[1]) for f in fields if f.startswith("RssAnon:"))
     return total
 
 
@@ -133,16 +134,16 @@ def test_pool_larger_than_the_host(start):
     pages = pathlib.Path(d.env["MM_SOFTGPU_DIR"])
     written = sum(512 * f.stat().st_blocks for f in pages.rglob("*") if f.is_file())
     for pid in d.pids("xfer"):
-        written += sum(512 * os.stat(f"/proc/{pid}/fd/{fd}").st_blocks
-                       for fd in os.listdir(f"/proc/{pid}/fd") if is_file(pid, fd))
+        written += sum(blocks_bytes(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
     assert written < 64 << 20, f"{written >> 20} MiB of a pool that nobody has used"
     assert SANITIZE or resident_kib(d) < 128 << 10
     out, _ = orderly(example(d, KV_ONLY, 2, 2))
     assert "0 bytes damaged" in out
 
 
-def is_file(pid, fd):
+def blocks_bytes(fd):
+    """What the file that is open there takes; 0 where none is, any more."""
     try:
-        return os.readlink(f"/proc/{pid}/fd/{fd}").startswith("/")
+        return 512 * os.stat(fd).st_blocks if os.readlink(fd).startswith("/") else 0
     except OSError:
-        return False
+        return 0
