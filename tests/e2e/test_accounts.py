@@ -46,14 +46,14 @@ def mine():
 
 
 def spawn(body, gid=None):
-    """A child of another group; its exit status tells."""
+    """A child of another group; its exit status tells. What @body returns ends with the child, not before."""
     pid = os.fork()
     if pid == 0:
         try:
             if gid is not None:
                 os.setgroups([])
                 os.setgid(gid)
-            body()
+            _kept = body()
         except BaseException as e:  # noqa: B902
             os.write(2, f"child: {e!r}\n".encode())
             os._exit(1)
@@ -426,6 +426,7 @@ def test_nothing_crosses(start, tmp_path):
         a.fill(PATTERN)
         os.write(ready[1], b"r")
         told(go[0], 1)
+        return a
 
     pid = spawn(body, GROUP_A)
     assert told(ready[0], 1) == b"r"
@@ -457,6 +458,7 @@ def test_what_a_fork_holds_stays_charged(start):
             os.write(out[1], b"+" if intact else b"-")
             os._exit(0)
         told(out[0], 1)
+        return a
 
     assert joined(spawn(body, GROUP_A)) == 0
     assert b_gets(d, 248, set()) == 0
@@ -487,6 +489,7 @@ def test_one_domain_shares(start):
         a = KvClient(d, PAGE, name=b"a").hold(256)
         a.fill(PATTERN)
         os.write(out[1], json.dumps(sorted(identities(a))).encode())
+        return a
 
     def other():
         with KvClient(d, PAGE, name=b"b") as b:
@@ -536,6 +539,7 @@ def test_a_stopped_tenant(start, serve, root, model_dirs, on_timeout):
         wait_until(lambda: a.look() and a.asked, 60, "to be asked")
         a.release(48)
         wait_until(lambda: account(d, "a")["state"] == "applied", 30, "what was given to count")
+        return a
 
     pid = spawn(body, GROUP_A)
     assert told(ready[0], 1) == b"r"

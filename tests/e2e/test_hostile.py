@@ -131,6 +131,7 @@ def push_anything(d, seed):
             client.push(rng.randrange(1 << 16), [rng.getrandbits(64) for _ in range(4)],
                         flags=rng.getrandbits(16), reserved=rng.getrandbits(64))
     client.drain()
+    return client
 
 
 @isolated()
@@ -150,6 +151,7 @@ def scribble(d, seed):
         client.tenant[:] = rng.randbytes(len(client.tenant))
         client.gates[:] = rng.randbytes(len(client.gates))
         client.bell()
+    return client
 
 
 @isolated()
@@ -185,6 +187,7 @@ def scribble_over_mmds(d, seed):
             region[at:at + 16] = b"\xff" * 16
         client.push(abi.MM_OP_TURN_JOIN, (abi.MM_TURN_QUANTUM, 0, 0))
     os.close(fd)
+    return client
 
 
 @isolated()

@@ -30,11 +30,12 @@ def orderly(process, expected=0):
 
 
 def forked(work):
-    """Runs work() in a child that then dies as a killed process does; waits for that."""
+    """Runs work() in a child that then dies as a killed process does, with what that returned; waits for that."""
     pid = os.fork()
     if pid == 0:
         try:
-            work()
+            kept = work()
+            assert kept is not None
             os.kill(os.getpid(), signal.SIGKILL)
         finally:
             os._exit(1)  # work() has failed
@@ -48,6 +49,7 @@ def hold_pages(d, clients=1):
         client.push(abi.MM_OP_KV_WANT, (2,))
     for client in held:
         wait_until(lambda: client.drain() and len(client.fds) > 3, 10, "pages")
+    return held
 
 
 def resident_kib(d):
