@@ -74,7 +74,8 @@ static void test_silent(void **state)
 
 static void *answer_late(void *arg)
 {
-	const struct timespec late = mm_timespec(TIMEOUT_NS + TIMEOUT_NS / 2);
+	/* Between the first timeout and the end of the second, and far from that. */
+	const struct timespec late = mm_timespec(TIMEOUT_NS + TIMEOUT_NS / 8);
 	struct asked *a = arg;
 	struct mm_msg msg = peer_expect(a->peer, MM_OP_TURN_JOIN);
 
