@@ -311,6 +311,7 @@ def test_wait_is_there_first(root):
     waiting = subprocess.Popen([BIN / "mmctl", "--dir", folder, "--json", "wait", "--timeout", "3600"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
+        await_a_look(folder)
         time.sleep(0.3)
         assert waiting.poll() is None
         with daemon(root, folder) as d:
@@ -325,6 +326,15 @@ def test_wait_is_there_first(root):
     finally:
         waiting.kill()
         waiting.communicate()
+
+
+def await_a_look(folder):
+    """Until a mmctl that waits has been here: it comes again and again, whatever becomes of its connections."""
+    folder.mkdir(mode=0o700)
+    with bound(folder / "admin.sock", socket.SOCK_STREAM) as listener:
+        listener.settimeout(limit(60))
+        listener.accept()[0].close()
+    (folder / "admin.sock").unlink()
 
 
 def out_of_wait(folder):
