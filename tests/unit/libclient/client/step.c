@@ -147,6 +147,20 @@ static void test_no_step_before_committed(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 }
 
+/* Waits until a thread ends the step that is open. */
+static void await_closing(struct fixture *f)
+{
+	bool closing = false;
+
+	for (uint32_t ms = 0; !closing; ms++) {
+		assert_true(ms < 180000);
+		pause_ms(1);
+		mm_client_lock_take(&f->client->lock);
+		closing = f->client->step_list->closing;
+		mm_client_lock_give(&f->client->lock);
+	}
+}
+
 /* A step that is being ended cannot be ended by another thread, though it is the only one. */
 static void test_ended_by_two(void **state)
 {
@@ -157,9 +171,7 @@ static void test_ended_by_two(void **state)
 	assert_int_equal(mm_step_begin(f->client), 0);
 	enqueue_layers(f, 0, 4);
 	call_start(&end, f, call_step_end);
-	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
-		pause_ms(1);
-	pause_ms(40);
+	await_closing(f);
 	assert_int_equal(mm_step_abandon(f->client, f->stream), -EINVAL);
 	peer_gate(f->peer, 3, MM_GATE_READY);
 	assert_int_equal(call_join(&end), 0);
