@@ -20,7 +20,7 @@
 #define CHUNKS   4
 #define STEPS    20
 #define PATTERN  0xa5
-#define PAUSE_MS 30000
+#define PAUSE_MS 180000
 
 /* A struct to be filled, with bytes behind it that are not the library's. */
 #define GUARDED(type, name)                   \

@@ -16,7 +16,7 @@ import wire
 from daemon import RpcError, alive, descendants
 from isolated import isolated
 from kvclient import KvClient
-from programs import BIN, SLOWNESS, last_line, wait_until
+from programs import BIN, last_line, limit, wait_until
 from tenant import make_requests, plain_tokens
 from wire import Raw, Refused
 
@@ -67,7 +67,7 @@ def joined(pid):
 
 def told(fd, most=65536):
     """What the other process wrote; nothing here waits for ever."""
-    assert select.select([fd], [], [], 60 * SLOWNESS)[0], "the other process does not say a word"
+    assert select.select([fd], [], [], limit(60))[0], "the other process does not say a word"
     return os.read(fd, most)
 
 
@@ -130,7 +130,7 @@ def test_what_is_not_as_asked_for_is_said(start):
     for exact in [["--max", "4M"], ["--max", "0"], ["--weight", "7"], ["--priority", "3"]]:
         assert d.ctl("quota", "set", "web", *exact)["adjusted"] == []
     said = subprocess.run([str(BIN / "mmctl"), "--dir", str(d.dir), "quota", "set", "web", "--max",
-                           "1000G"], capture_output=True, timeout=60 * SLOWNESS, check=True).stdout
+                           "1000G"], capture_output=True, timeout=limit(60), check=True).stdout
     first, second = said.decode().splitlines()
     assert first.startswith("web: applied, revision ") and ", max 4M, weight 7," in first, said
     assert second == "  max is 4M, not 1000G: the device's pool has no more", said
@@ -182,7 +182,7 @@ def test_the_file_is_checked(root):
                            ([{"name": "a", "uid": 1}, {"name": "a", "uid": 2}], "twice")]:
         config.write_text(json.dumps({"driver": "software", "pool": "8M", "accounts": accounts}))
         done = subprocess.run([str(BIN / "mmd"), "--config", str(config), "--dir", str(root / "x")],
-                              capture_output=True, timeout=60 * SLOWNESS)
+                              capture_output=True, timeout=limit(60))
         assert done.returncode == 2 and word in done.stderr.decode(), done.stderr
 
 
@@ -365,7 +365,7 @@ def test_host_memory_is_charged(start, serve, root, model_dirs):
     charged = account(d, "me")["host_bytes"]
     assert one // 2 < charged <= one * 3 // 2
     third = serve("third", model_dirs[1], requests, d)
-    assert third.process.wait(60 * SLOWNESS) != 0
+    assert third.process.wait(limit(60)) != 0
     assert "host_max" in last_line(third.log), last_line(third.log)
     first.go()
     first.wait()

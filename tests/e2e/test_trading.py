@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from programs import PATIENT, last_line, some, wait_until
+from programs import PATIENT, last_line, limit, some, wait_until
 from tenant import make_requests, plain_tokens
 
 
@@ -29,7 +29,8 @@ class Watch(threading.Thread):
 
     def finish(self):
         self.done.set()
-        self.join(60)
+        self.join(limit(60))
+        assert not self.is_alive(), "mmd does not answer"
         if self.failure:
             raise self.failure
         return self.samples

@@ -12,7 +12,7 @@ import pathlib
 import struct
 import subprocess
 
-from programs import BUILD
+from programs import BUILD, limit
 
 
 class Layout:
@@ -51,7 +51,7 @@ def _names():
     if "MM_ABI_JSON" in os.environ:  # what another version of it has printed
         text = pathlib.Path(os.environ["MM_ABI_JSON"]).read_text(encoding="utf-8")
     else:
-        text = subprocess.run([str(BUILD / "tests" / "e2e-abi")], check=True, capture_output=True, timeout=60).stdout
+        text = subprocess.run([str(BUILD / "tests" / "e2e-abi")], check=True, capture_output=True, timeout=limit(60)).stdout
     headers = json.loads(text)
     return headers["constants"] | {name: Layout(**layout) for name, layout in headers["structs"].items()}
 

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(sys.argv[1])
-PATIENCE_S = 60
+PATIENCE_S = 300
 LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 FUNCTION = """\
 static int pool_add(int a, int b)
