@@ -162,12 +162,15 @@ void mm_core_stats(const struct mm_core *c, struct mm_core_stats *ret_stats)
 	ret_stats->tenants = ret_stats->alpha_sum = 0;
 	ret_stats->turns = c->market->turn.serial;
 	ret_stats->suspects = c->ledger.suspects;
-	ret_stats->turn_holder = c->market->turn.holder ? c->market->turn.holder->id : MM_NO_TENANT;
+	ret_stats->turns_beside = c->market->turn.beside;
+	ret_stats->turn_holder = MM_NO_TENANT;
 	for (uint32_t i = 0; i < MM_PAGE_STATES; i++)
 		ret_stats->pages[i] = c->ledger.count[i];
 	MM_FOREACH_TENANT(c, t) {
 		ret_stats->tenants++;
 		ret_stats->alpha_sum += t->life == MM_LIFE_LIVE ? t->plan.alpha : 0;
+		if (t->turn->holds && c->market->turn.holders == 1)
+			ret_stats->turn_holder = t->id;
 	}
 }
 

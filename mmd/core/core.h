@@ -68,6 +68,8 @@ enum mm_on_timeout { MM_ON_TIMEOUT_KILL, MM_ON_TIMEOUT_QUARANTINE, MM_ON_TIMEOUT
 
 enum mm_lend_order { MM_LEND_MRU = 1, MM_LEND_LRU };
 enum mm_switch { MM_SWITCH_ON = 1, MM_SWITCH_OFF };
+/* How tenants that joined turns share a device: as the core decides, side by side, in turns. */
+enum mm_sharing { MM_SHARING_AUTO = 1, MM_SHARING_BESIDE, MM_SHARING_TURNS };
 
 /* Changes of a tenant's plan that may follow at once after 16 * change_ns without any. */
 #define MM_CHANGES_AT_ONCE 16
@@ -96,6 +98,7 @@ struct mm_core_opts {
 	uint32_t link_permille;     /* of the link's time that all streaming may take */
 	uint32_t slow_permille;     /* by which streaming may make an active model's steps longer */
 	uint32_t wake_permille; /* by which it may make those of an idle model longer if it ran */
+	uint32_t sharing;       /* enum mm_sharing */
 	uint32_t turn_rotate;   /* enum mm_switch */
 	uint32_t turn_prefetch; /* enum mm_switch */
 	uint32_t turn_parts;    /* enum mm_switch */
@@ -392,7 +395,8 @@ struct mm_core_stats {
 	uint64_t suspects_quarantined;
 	uint64_t turns;         /* begun */
 	uint64_t turns_overdue; /* taken away, since they were not given back in time */
-	uint32_t turn_holder;   /* tenant; MM_NO_TENANT: none */
+	uint32_t turn_holder;   /* tenant; MM_NO_TENANT: none or several */
+	bool turns_beside;      /* tenants that joined the turns compute side by side now */
 	uint32_t alpha_sum;     /* layers away now, of all tenants */
 	uint32_t alpha_sum_max;
 };

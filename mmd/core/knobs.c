@@ -14,6 +14,7 @@
 
 static const char *const switch_names[] = { "on", "off", NULL };
 static const char *const order_names[] = { "mru", "lru", NULL };
+static const char *const sharing_names[] = { "auto", "beside", "turns", NULL };
 
 static const struct mm_knob knob_table[] = {
 	{ .name = "lend-order",
@@ -129,6 +130,13 @@ static const struct mm_knob knob_table[] = {
 	  .max = 10000,
 	  .fallback = 1,
 	  .help = "all of the controller's times, times K: for dilated runs" },
+	{ .name = "mode",
+	  AT(sharing),
+	  .arg = "auto|beside|turns",
+	  .names = sharing_names,
+	  .fallback = MM_SHARING_AUTO,
+	  .help = "tenants that joined the turns compute side by side (beside), one at a time "
+		  "(turns), or as mmd decides (auto; as turns until it can)" },
 };
 
 static_assert(MM_ARRAY_SIZE(knob_table) <= MM_KNOBS_MAX,

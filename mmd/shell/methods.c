@@ -475,9 +475,10 @@ static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 	mm_json_put_u64(to, "turns_overdue", stats->turns_overdue);
 }
 
-static void turn_holder_fill(const struct mm_pool *pool, json_t *to,
-			     const struct mm_core_stats *stats)
+static void device_turns_fill(const struct mm_pool *pool, json_t *to,
+			      const struct mm_core_stats *stats)
 {
+	mm_json_put_text(to, "turn_mode", stats->turns_beside ? "beside" : "turns");
 	mm_json_put(to, "turn_holder", json_null());
 	MM_FOREACH_SESSION(pool->shell, s) {
 		if (s->pool == pool && s->state >= MM_SESSION_OPEN &&
@@ -493,7 +494,7 @@ static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_
 
 	pool_fill(pool, to, stats);
 	counters_fill(stats, to);
-	turn_holder_fill(pool, to, stats);
+	device_turns_fill(pool, to, stats);
 	mm_json_put_u64(to, "bytes_streamed", pool_bytes_streamed(pool));
 	mm_core_kills(pool->core, &breaker, &kill_max);
 	mm_json_put_flag(to, "kill_breaker_open", breaker);

@@ -55,6 +55,7 @@ def test_dies_or_stops_in_its_turn(root, start, serve, model_dirs):
     extra = ["--turns", "drain"]
     holder = serve("holder", model_dirs[0], endless, d, extra=extra)
     wait_until(lambda: d.status()["turn_holder"] == "holder", 60, "the first turn")
+    assert d.status()["turn_mode"] == "turns"
     second = serve("second", model_dirs[1], endless, d, extra=extra)
     wait_until(lambda: turns_of(d).get("second", {}).get("waits"), 60, "the second to wait")
     holder.kill()
@@ -65,6 +66,27 @@ def test_dies_or_stops_in_its_turn(root, start, serve, model_dirs):
     assert turns_of(d)["second"]["overdue"] >= 1
     second.process.send_signal(signal.SIGCONT)
     wait_until(lambda: d.status()["turn_holder"] == "second", 60, "it to come back")
+
+
+def test_beside(root, start, serve, model_dirs):
+    """With the knob, those in turns compute side by side: one that stops keeps nobody waiting."""
+    d = start(policy="remap", pool="8M", page="16K", extra=["--controller", "mode=beside"])
+    endless = make_requests(root / "long.jsonl", 400, output=(200, 400))
+    short = make_requests(root / "short.jsonl", 3)
+    want = plain_tokens(root, model_dirs[2], short)
+    extra = ["--turns", "drain"]
+    first = serve("first", model_dirs[0], endless, d, extra=extra)
+    serve("second", model_dirs[1], endless, d, extra=extra)
+    wait_until(lambda: [t["turns"]["begun"] for t in d.tenants()] == [1, 1], 60, "two turns at once")
+    status = d.status()
+    assert status["turn_mode"] == "beside" and status["turn_holder"] is None
+    assert not any(t["turns"]["waits"] for t in status["tenants"])
+    first.process.send_signal(signal.SIGSTOP)
+    third = serve("third", model_dirs[2], short, d, extra=extra)
+    assert third.tokens(120) == want
+    per = turns_of(d)
+    assert per["first"]["overdue"] == 0 and per["first"]["begun"] == per["second"]["begun"] == 1
+    first.process.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("swap", some(["auto", "200K", "0"], ["200K", "0"]))

@@ -578,6 +578,8 @@ static void turn_pass_on(struct mm_core *c)
 
 void mm_c_turns_set(struct mm_core *c, bool beside, uint64_t quantum_ns)
 {
+	if (c->opts.sharing != MM_SHARING_AUTO)
+		beside = c->opts.sharing == MM_SHARING_BESIDE;
 	c->market->turn.quantum_ns = quantum_ns;
 	if (c->market->turn.beside == beside)
 		return;

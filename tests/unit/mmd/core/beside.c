@@ -389,6 +389,41 @@ static void a_length_that_is_set(void **state)
 	assert_true(b->machine.turn.ending);
 }
 
+/* The knob says what is so, and what is set by the core does not count. */
+static void the_knob_opens(void **state)
+{
+	struct w_proc *a, *b;
+
+	(void)state;
+	begin_with("mode=beside", 40);
+	a = member_of(0, MM_TURN_QUANTUM, 0);
+	b = member_of(0, MM_TURN_QUANTUM, 0);
+	assert_true(story_stats().turns_beside);
+	assert_int_equal(story_stats().turn_holder, MM_NO_TENANT);
+	member_want(a);
+	assert_int_equal(story_stats().turn_holder, a->tenant);
+	member_want(b);
+	assert_int_equal(story_stats().turn_holder, MM_NO_TENANT);
+	turns_close();
+	assert_true(holds_turn(a) && holds_turn(b) && story_stats().turns_beside);
+}
+
+static void the_knob_closes(void **state)
+{
+	struct w_proc *a, *b;
+
+	(void)state;
+	begin_with("mode=turns", 40);
+	a = member_of(0, MM_TURN_QUANTUM, 0);
+	b = member_of(0, MM_TURN_QUANTUM, 0);
+	turns_open();
+	member_want(a);
+	member_want(b);
+	assert_true(holds_turn(a) && !b->machine.turn.serial);
+	assert_false(story_stats().turns_beside);
+	assert_int_equal(story_stats().turn_holder, a->tenant);
+}
+
 #define BESIDE_TEST(f) cmocka_unit_test_setup_teardown(f, beside_setup, story_teardown)
 
 int main(void)
@@ -408,6 +443,8 @@ int main(void)
 		BESIDE_TEST(no_charge_while_open),
 		BESIDE_TEST(closed_is_one_at_a_time),
 		BESIDE_TEST(a_length_that_is_set),
+		TEST(the_knob_opens),
+		TEST(the_knob_closes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
