@@ -195,6 +195,7 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.turn_wanted = t->turn->wants,
 		.turns = t->turn->turns,
 		.turns_overdue = t->turn->overdue,
+		.turn_home_ns = t->turn->home_ns_mean,
 	};
 	if (t->life != MM_LIFE_LIVE)
 		return true;

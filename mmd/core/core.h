@@ -438,6 +438,8 @@ struct mm_core_tenant {
 	enum mm_turn_mode turn_mode;
 	bool turn_wanted; /* it has requested a turn that has not begun */
 	uint64_t turns, turns_overdue;
+	/* mean time from a begin of its turn until its layers and KV are home; 0: not measured */
+	uint64_t turn_home_ns;
 };
 
 void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);

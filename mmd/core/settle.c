@@ -62,6 +62,7 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	mm_c_ladder(c);
 	mm_c_supply_changed(c);
 	mm_c_controller(c);
+	mm_c_turns_measure(c);
 	tenants_settle(c);
 	mm_c_retry_quarantine(c);
 	mm_c_mins_guard(c);

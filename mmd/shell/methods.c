@@ -324,6 +324,7 @@ static void tenant_turns_fill(const struct mm_core_tenant *t, json_t *to)
 	mm_json_put_flag(turns, "waits", t->turn_wanted);
 	mm_json_put_u64(turns, "begun", t->turns);
 	mm_json_put_u64(turns, "overdue", t->turns_overdue);
+	mm_json_put_u64(turns, "home_mean_ns", t->turn_home_ns);
 	mm_json_put(to, "turns", turns);
 }
 

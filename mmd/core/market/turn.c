@@ -16,6 +16,7 @@
 #define MM_TURN_AGE_NS       MM_NS_PER_S
 #define MM_TURN_SLACK_NS     (4 * MM_NS_PER_S)
 #define MM_TURN_AHEAD_NS     (14 * MM_NS_PER_S)
+#define MM_TURN_HOME_PART    4 /* weight of a turn in home_ns_mean is 1/4 */
 #define MM_TURN_LAPSES       3 /* lapses that count: each doubles the charge for the next */
 
 static struct mm_account *turn_account_of(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -174,8 +175,50 @@ static void holder_find(struct mm_core *c)
 			device->holder = t;
 }
 
+static bool holder_awaits_kv(const struct mm_c_tenant *t)
+{
+	return t->kv.held < t->turn->kv_left && mm_c_kv_unmet(t);
+}
+
+/*
+ * Notes whether KV of @t came back that it had lost since its turn before. Once nothing more is
+ * awaited, what comes is for new work.
+ */
+static void holder_note_kv(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_c_turn *turn = t->turn;
+
+	if (!turn->kv_awaited)
+		return;
+	if (t->kv.held > turn->kv_back) {
+		turn->kv_back = t->kv.held;
+		turn->kv_ns = c->now_ns;
+	}
+	turn->kv_awaited = holder_awaits_kv(t);
+}
+
+/*
+ * Adds the turn that ends to home_ns_mean. One that ended before all layers were resident counts
+ * with its length, if that is more than the mean: it says only that the time is longer.
+ */
+static void holder_measure_home(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_c_turn *turn = t->turn;
+	uint64_t mean = turn->home_ns_mean, home;
+
+	if (!turn->alone)
+		return;
+	home = MM_MAX(turn->home_ns ? turn->home_ns : c->now_ns, turn->kv_ns) - turn->begun_ns;
+	if (!turn->home_ns && home < mean)
+		return;
+	mean = mean ? mean - mean / MM_TURN_HOME_PART + home / MM_TURN_HOME_PART : home;
+	turn->home_ns_mean = MM_MAX(mean, 1);
+}
+
 static void holder_leave(struct mm_core *c, struct mm_c_tenant *t)
 {
+	holder_measure_home(c, t);
+	t->turn->kv_left = t->kv.held;
 	holder_charge(c);
 	turn_account_of(c, t)->turn.interrupted = t->turn->interrupted;
 	if (!t->turn->interrupted)
@@ -440,6 +483,10 @@ static void turn_begin(struct mm_core *c, struct mm_c_tenant *t)
 	turn->account_rank = rank_of(c, priority_bound(c, t), turn_account_of(c, t)->turn.since_ns);
 	turn->return_requested = false;
 	turn->home_ns = c->market->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
+	turn->alone = !c->market->turn.beside;
+	turn->kv_awaited = holder_awaits_kv(t);
+	turn->kv_back = t->kv.held;
+	turn->kv_ns = c->now_ns;
 	turn->wants = turn->interrupted = turn_account_of(c, t)->turn.interrupted = false;
 	turn->turns++;
 	c->market->turn.holders++;
@@ -602,6 +649,13 @@ void mm_c_turns(struct mm_core *c)
 		turns_end_all(c);
 	else
 		turn_pass_on(c);
+}
+
+void mm_c_turns_measure(struct mm_core *c)
+{
+	MM_FOREACH_TENANT(c, t)
+		if (t->turn->holds)
+			holder_note_kv(c, t);
 }
 
 /* Returns the time until which the first of the holders must have given its turn back. */

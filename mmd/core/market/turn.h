@@ -55,6 +55,16 @@ struct mm_c_turn {
 	uint64_t rank, account_rank; /* at the begin, its own and its account's */
 	bool return_requested;       /* it is to give the turn back until until_ns */
 	uint64_t until_ns;
+	bool alone;       /* turns were closed when it began */
+	uint32_t kv_left; /* chunks that it held when the turn before ended */
+	bool kv_awaited;  /* since the begin it holds fewer, and waits for chunks */
+	uint32_t kv_back; /* the most that it has held since, while kv_awaited */
+	uint64_t kv_ns;   /* when that last grew */
+	/*
+	 * The mean, over turns that began while turns were closed, of the time from the begin until
+	 * its layers were resident and its KV was back, or no more came; 0: not measured.
+	 */
+	uint64_t home_ns_mean;
 };
 
 /* State of the device. */
@@ -87,6 +97,8 @@ void mm_c_turn_leave(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_turns_set(struct mm_core *c, bool beside, uint64_t quantum_ns);
 /* Part of settling: ends turns that are over, and begins those that are next. */
 void mm_c_turns(struct mm_core *c);
+/* Part of settling, behind the controller's: notes what came back to holders. */
+void mm_c_turns_measure(struct mm_core *c);
 /* Returns when settling is due for the turn; UINT64_MAX: never. */
 uint64_t mm_c_turn_deadline(const struct mm_core *c);
 /* Returns the tenant that is next; NULL: none waits. */
