@@ -326,13 +326,14 @@ static void turn_ends(struct ms_tenant *t, const struct mm_msg *msg)
 					       .deadline_ns = msg->arg[1] });
 }
 
-void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting, uint32_t running)
+void ms_client_hint(struct ms_tenant *t, const struct mm_kvman_load *load)
 {
-	t->c.stats.kv_chunks_used = chunks_used;
-	t->c.stats.waiting = waiting;
-	t->c.stats.running = running;
+	t->c.stats.kv_chunks_used = load->chunks_used;
+	t->c.stats.waiting = load->waiting;
+	t->c.stats.running = load->running;
+	t->c.stats.kv_chunks_queued = load->chunks_queued;
 	/* Without work the tenant yields its turn. */
-	if (!running && !waiting)
+	if (!load->running && !load->waiting)
 		ms_turn_yield(t);
 }
 

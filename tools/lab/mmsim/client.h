@@ -17,7 +17,7 @@ void ms_gate_set(struct ms_tenant *t, uint32_t layer, enum ms_gate gate);
 int ms_kv_want(struct ms_tenant *t, uint32_t chunks);
 void ms_kv_release(struct ms_tenant *t, uint32_t chunk);
 uint32_t ms_kv_owed(const struct ms_tenant *t);
-void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting, uint32_t running);
+void ms_client_hint(struct ms_tenant *t, const struct mm_kvman_load *load);
 bool ms_turn_want(struct ms_tenant *t); /* false: another tenant has the turn */
 void ms_turn_join(struct ms_tenant *t, enum mm_turn_mode mode, uint64_t quantum_ns);
 void ms_turn_yield(struct ms_tenant *t);

@@ -71,7 +71,7 @@ static int kv_marked(void *context)
 
 static void kv_load(void *context, const struct mm_kvman_load *load)
 {
-	ms_client_hint(context, load->chunks_used, load->waiting, load->running);
+	ms_client_hint(context, load);
 }
 
 static const struct mm_kvman_ops kvman_ops = {

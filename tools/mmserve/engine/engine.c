@@ -107,7 +107,8 @@ static void kvman_report_load(void *context, const struct mm_kvman_load *load)
 	const struct mm_load_hint hint = { .size = sizeof(hint),
 					   .kv_chunks_used = load->chunks_used,
 					   .waiting = load->waiting,
-					   .running = load->running };
+					   .running = load->running,
+					   .kv_chunks_queued = load->chunks_queued };
 
 	e->memory->ops->hint(e->memory, &hint);
 }

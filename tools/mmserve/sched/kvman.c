@@ -173,10 +173,9 @@ static int arena_trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 
 /* ---- requesting chunks ---- */
 
-static uint32_t chunks_wanted(struct mm_kvman *k)
+static uint32_t chunks_of(const struct mm_kvman *k, uint32_t blocks)
 {
 	const struct mm_kvblocks *kv = &k->sched->kv;
-	const uint32_t blocks = mm_sched_blocks_wanted(k->sched);
 
 	return MM_MIN((uint32_t)mm_div_up(blocks, kv->blocks_per_chunk), kv->n_chunks);
 }
@@ -229,9 +228,13 @@ const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
 
 int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 {
-	const struct mm_kvman_load load = { k->sched->kv.used_chunks, k->sched->n_waiting,
-					    k->sched->n_running };
-	const uint32_t wanted = chunks_wanted(k);
+	const uint32_t wanted = chunks_of(k, mm_sched_blocks_wanted(k->sched));
+	const struct mm_kvman_load load = {
+		.chunks_used = k->sched->kv.used_chunks,
+		.chunks_queued = chunks_of(k, mm_sched_blocks_queued(k->sched)),
+		.waiting = k->sched->n_waiting,
+		.running = k->sched->n_running,
+	};
 	int r;
 
 	k->wanted = wanted;

@@ -27,6 +27,7 @@
 
 struct mm_kvman_load { /* the engine's load, which is reported to the memory's owner */
 	uint32_t chunks_used;
+	uint32_t chunks_queued; /* part of the demand, for sequences that wait */
 	uint32_t waiting;
 	uint32_t running;
 };

@@ -103,7 +103,7 @@ static uint64_t arena_blocks(const struct mm_sched *s)
 	return (uint64_t)s->kv.n_chunks * s->kv.blocks_per_chunk;
 }
 
-uint32_t mm_sched_blocks_wanted(struct mm_sched *s)
+uint32_t mm_sched_blocks_queued(struct mm_sched *s)
 {
 	const uint64_t arena = arena_blocks(s);
 	uint32_t room = s->config.max_batch - s->n_running;
@@ -115,7 +115,14 @@ uint32_t mm_sched_blocks_wanted(struct mm_sched *s)
 			s->want_waiting += s->seqs[i].want;
 		s->want_known = true;
 	}
-	return (uint32_t)MM_MIN(s->want_running + s->want_waiting, arena);
+	return (uint32_t)MM_MIN(s->want_waiting, arena);
+}
+
+uint32_t mm_sched_blocks_wanted(struct mm_sched *s)
+{
+	const uint64_t queued = mm_sched_blocks_queued(s);
+
+	return (uint32_t)MM_MIN(s->want_running + queued, arena_blocks(s));
 }
 
 /* ---- sequences ---- */

@@ -203,6 +203,9 @@ uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_fini
  */
 uint32_t mm_sched_blocks_wanted(struct mm_sched *s);
 
+/* Return: those of them that the waiting sequences want, at most all of the arena. */
+uint32_t mm_sched_blocks_queued(struct mm_sched *s);
+
 /**
  * mm_sched_reclaim() - let chunks drain, which are to be released
  * @s:        any

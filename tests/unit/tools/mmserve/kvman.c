@@ -230,8 +230,10 @@ static void test_asks_ahead_and_waits(void **state)
 	assert_int_equal(fake_iterate(&f, 10), 1);
 	assert_int_equal(f.wants, 0); /* 2 blocks and 2 ahead are one chunk */
 	assert_int_equal(f.load.waiting, 1);
+	assert_int_equal(f.load.chunks_queued, 1);
 	fake_iterate(&f, 20);
 	assert_int_equal(f.load.running, 1);
+	assert_int_equal(f.load.chunks_queued, 0);
 	assert_int_equal(f.load.chunks_used, 1);
 	fake_iterate(&f, 30); /* total is 9: 5 blocks */
 	assert_int_equal(f.wants, 1);
