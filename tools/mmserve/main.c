@@ -164,6 +164,18 @@ static int choose_graphs(struct serve *s, struct mm_engine_opts *opts)
 	return -ENOSYS;
 }
 
+/*
+ * The kernels of the software GPU run on processors: there each token of a prompt delays those of
+ * others for so long that larger steps save nothing.
+ */
+static uint32_t step_tokens(const struct serve *s)
+{
+	if (s->o.max_batched_tokens)
+		return s->o.max_batched_tokens;
+	return MM_MAX(mm_gpu_is_software(&s->gpu) ? MM_STEP_TOKENS_SOFTWARE : MM_STEP_TOKENS,
+		      s->o.max_batch);
+}
+
 static int start_engine(struct serve *s)
 {
 	char module[PATH_MAX];
@@ -171,7 +183,7 @@ static int start_engine(struct serve *s)
 		.module = module,
 		.block_tokens = s->o.block_tokens,
 		.max_batch = s->o.max_batch,
-		.max_batched_tokens = s->o.max_batched_tokens,
+		.max_batched_tokens = step_tokens(s),
 		.admit = (enum mm_admit)s->o.admit,
 		.kv_dtype = (enum mm_dtype)s->o.kv_dtype,
 		.kv_order = (enum mm_kv_order)s->o.kv_order,

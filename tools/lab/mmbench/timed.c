@@ -139,6 +139,8 @@ static int timed_prepare(struct timed *t)
 	int r = mm_profile_load(t->opts.profile, &t->profile, why, sizeof(why));
 
 	if (!r)
+		mm_wl_tokens_set(&t->profile, &t->opts);
+	if (!r)
 		r = mm_wl_sizes(&t->opts, t->profile.memory_bytes, &t->sizes, why, sizeof(why));
 	if (!r)
 		r = mm_wl_source_open(&t->opts, &t->source, why, sizeof(why));

@@ -320,8 +320,10 @@ static int program_prepare(struct program *p)
 
 	if (!r && p->opts.controller)
 		r = mm_tune_parse(p->opts.controller, &p->core, err);
-	if (!r)
+	if (!r) {
 		mm_wl_knobs_set(&p->profile, &p->core);
+		mm_wl_tokens_set(&p->profile, &p->opts);
+	}
 	if (!r)
 		r = mm_wl_sizes(&p->opts, p->profile.memory_bytes, &p->sizes, err, sizeof(err));
 	if (!r)

@@ -8,6 +8,8 @@
 
 /* The most that a knob of this unit takes. */
 #define PERMILLE_MAX 1000.0
+#define TOKENS_MIN   512u
+#define TOKENS_MAX   2048u
 
 static uint32_t permille_of(double part)
 {
@@ -42,4 +44,21 @@ void mm_wl_knobs_text(const struct mm_profile *profile, const char *controller, 
 		n += snprintf(ret_text + n, bytes - (size_t)n, "%srho=%u", n ? "," : "",
 			      all.rho_permille);
 	mm_assert((size_t)n < bytes);
+}
+
+/*
+ * A weight of fp16 has 2 bytes and takes 2 operations for each token. A step with fewer tokens than
+ * @even reads its weights for longer than it computes.
+ */
+void mm_wl_tokens_set(const struct mm_profile *profile, struct mm_wl_opts *opts)
+{
+	const double even = profile->f16_flops * profile->flop_efficiency /
+			    (profile->hbm_bps * profile->mem_efficiency);
+	uint32_t tokens = TOKENS_MIN;
+
+	if (opts->batched_tokens != MM_WL_TOKENS_AUTO)
+		return;
+	while (tokens < TOKENS_MAX && tokens < 2 * even)
+		tokens *= 2;
+	opts->batched_tokens = MM_MAX(tokens, opts->max_seqs);
 }

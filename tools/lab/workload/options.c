@@ -79,6 +79,12 @@ static const struct mm_opt_choice lengths_choices[] = {
 	{ "short", 0, NULL },  { "trace", 0, NULL },    { NULL, 0, NULL },
 };
 
+static const struct mm_opt_choice tokens_choices[] = {
+	{ "auto", MM_WL_TOKENS_AUTO,
+	  "by the profile: 512, and up to 2048 where a step of so few would only read weights" },
+	{ NULL, 0, NULL },
+};
+
 static const struct mm_opt_choice slots_choices[] = {
 	{ "auto", 0, NULL },
 	{ "1", 1, NULL },
@@ -304,7 +310,7 @@ const struct mm_opt mm_wl_options[] = {
 	{ "max-seqs", "N", "sequences that run at once", NUMBER(1, 4096), AT(max_seqs),
 	  .preset = "256" },
 	{ "batched-tokens", "N", "tokens of one step, at least --max-seqs", NUMBER(1, 65536),
-	  AT(batched_tokens), .preset = "2048" },
+	  AT(batched_tokens), .preset = "auto", .choices = tokens_choices },
 	{ "page", "SIZE", "mmd's unit of memory", MM_OPT_SIZE, AT(page_bytes), .preset = "16M",
 	  .min = 1 },
 	{ "slots", "N", "that cycling layers share", MM_OPT_CHOICE, AT(slots), .preset = "auto",
@@ -405,7 +411,7 @@ int mm_wl_settle(struct mm_wl_opts *o, char *why)
 						    "--sharing temporal");
 	}
 	settle_tenants(o);
-	if (o->batched_tokens < o->max_seqs)
+	if (o->batched_tokens != MM_WL_TOKENS_AUTO && o->batched_tokens < o->max_seqs)
 		return workload_refuse(why, "--batched-tokens %u is less than --max-seqs %u",
 				       o->batched_tokens, o->max_seqs);
 	for (uint32_t t = 0; t < o->tenants; t++)

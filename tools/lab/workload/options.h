@@ -23,6 +23,7 @@
 #define MM_WL_WINDOWS_MAX    1000
 #define MM_WL_NAME_BYTES     64
 #define MM_WL_SWAP_AUTO      UINT64_MAX
+#define MM_WL_TOKENS_AUTO    0
 #define MM_WL_QUANTUM_MAX_MS 60000 /* as mmd: MM_TURN_QUANTUM_LIMIT_NS */
 
 enum mm_wl_sharing {
@@ -79,7 +80,7 @@ struct mm_wl_opts {
 	enum mm_wl_turns turns;
 	uint32_t quantum_ms;
 	uint32_t max_seqs;
-	uint32_t batched_tokens;
+	uint32_t batched_tokens; /* or _AUTO, until mm_wl_tokens_set() (knobs.h) */
 	uint32_t block_tokens;
 	uint32_t slots;        /* 0 = auto */
 	uint32_t goal_ttft_ms; /* a request's goals: record.h */

@@ -39,6 +39,11 @@ static const struct mm_opt_choice serve_swap_choices[] = {
 	  "under the policies remap and swap twice the share, if mmd has it, else none" },
 	{ NULL, 0, NULL },
 };
+static_assert(MM_STEP_TOKENS == 512 && MM_STEP_TOKENS_SOFTWARE == 256, "the help of auto");
+static const struct mm_opt_choice step_tokens_choices[] = {
+	{ "auto", 0, "512, on the software GPU 256, or --max-batch if that is more" },
+	{ NULL, 0, NULL },
+};
 static const struct mm_opt_choice admit_choices[] = {
 	{ "whole", MM_ADMIT_WHOLE, "for its tokens and one more, taken at once" },
 	{ "full", MM_ADMIT_FULL, "for its tokens, taken as they are computed" },
@@ -136,7 +141,8 @@ static const struct mm_opt serve_opts[] = {
 	{ "max-batch", "N", "sequences that run at once", MM_OPT_NUMBER, AT(max_batch), .min = 1,
 	  .max = BATCH_MAX, .preset = "16" },
 	{ "max-batched-tokens", "N", "tokens of one step, at least --max-batch", MM_OPT_NUMBER,
-	  AT(max_batched_tokens), .min = 1, .max = BATCHED_TOKENS_MAX, .preset = "256" },
+	  AT(max_batched_tokens), .min = 1, .max = BATCHED_TOKENS_MAX, .preset = "auto",
+	  .choices = step_tokens_choices },
 	{ "admit", "NAME", "let in a request that waits when there is memory", MM_OPT_CHOICE,
 	  AT(admit), .choices = admit_choices, .preset = "whole" },
 	{ "kv-dtype", "NAME", "type of keys and values", MM_OPT_CHOICE, AT(kv_dtype),
@@ -234,7 +240,7 @@ static int options_check(const struct mm_serve_options *o)
 		return mm_opt_refuse(&serve_program, 0, "--plain, --socket: exclude each other");
 	if (o->plain && o->turn_mode != MM_TURN_NONE)
 		return mm_opt_refuse(&serve_program, 0, "--plain, --turns: exclude each other");
-	if (o->max_batched_tokens < o->max_batch)
+	if (o->max_batched_tokens && o->max_batched_tokens < o->max_batch)
 		return mm_opt_refuse(&serve_program, 0,
 				     "--max-batched-tokens: must be at least --max-batch");
 	if (!(o->time_scale > 0))

@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Tokens of a step if --max-batched-tokens does not say (Documentation/baseline.md). */
+#define MM_STEP_TOKENS          512u
+#define MM_STEP_TOKENS_SOFTWARE 256u
+
 enum mm_serve_graphs { MM_GRAPHS_AUTO, MM_GRAPHS_ON, MM_GRAPHS_OFF };
 
 struct mm_serve_options {
@@ -43,8 +47,8 @@ struct mm_serve_options {
 	uint32_t vocab_limit;
 	uint32_t block_tokens;
 	uint32_t max_batch;
-	uint32_t max_batched_tokens;
-	uint32_t turn_mode; /* enum mm_turn_mode */
+	uint32_t max_batched_tokens; /* 0: chosen by the driver's kind */
+	uint32_t turn_mode;          /* enum mm_turn_mode */
 	uint32_t turn_priority;
 	uint64_t turn_quantum_ms; /* 0: mmd's */
 	double time_scale;        /* seconds of the host in a second of the device */

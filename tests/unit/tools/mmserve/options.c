@@ -113,7 +113,7 @@ static void test_defaults(void **state)
 	assert_true(o.swap_tokens == MM_KVMAN_SWAP_TOKENS && o.kv_idle_ms == 500);
 	assert_true(o.kv_keep_permille == 0 && o.kv_timeout_ms == 60000 && o.break_permille == 0);
 	assert_true(!o.limit && !o.max_prompt && !o.max_output && !o.vocab_limit);
-	assert_true(o.block_tokens == 16 && o.max_batch == 16 && o.max_batched_tokens == 256);
+	assert_true(o.block_tokens == 16 && o.max_batch == 16 && o.max_batched_tokens == 0);
 	assert_true(o.turn_mode == MM_TURN_NONE && !o.turn_priority && !o.turn_quantum_ms);
 	assert_true(o.time_scale == 1 && !o.device_times && !o.plain && !o.ignore_arrivals);
 	assert_true(!o.verify && !o.fused && !o.fast && !o.json && !o.sync);

@@ -17,6 +17,7 @@
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/details.h"
 #include "tools/lab/mmsim/device.h"
+#include "tools/lab/workload/knobs.h"
 
 #define WORDS_MAX 32
 #define STEP_NS   (150 * UINT64_C(1000))
@@ -51,6 +52,7 @@ static void set_up(struct fixture *f, const char *line)
 	assert_int_equal(mm_opt_parse(&program, n, words, &f->wl, &unused, why), MM_OPT_RUN);
 	assert_int_equal(mm_wl_settle(&f->wl, why), 0);
 	assert_int_equal(mm_profile_load(f->wl.profile, &f->opts.profile, err, sizeof(err)), 0);
+	mm_wl_tokens_set(&f->opts.profile, &f->wl);
 	assert_int_equal(
 		mm_wl_sizes(&f->wl, f->opts.profile.memory_bytes, &f->sizes, err, sizeof(err)), 0);
 	assert_int_equal(mm_wl_source_open(&f->wl, &f->source, err, sizeof(err)), 0);

@@ -58,12 +58,41 @@ static void text_has_each_knob_once(void **state)
 	}
 }
 
+/* Operations and bytes a second as kernels reach them; their ratio is where both take as long. */
+static void tokens_follow_the_device(void **state)
+{
+	static const struct {
+		double flops, bps;
+		uint32_t given, seqs, want;
+	} cases[] = {
+		{ 544e12, 3.4e12, 0, 256, 512 },  /* gh200-96: even at 160 */
+		{ 203e12, 1.64e12, 0, 256, 512 }, /* a100-pcie4: at 124 */
+		{ 512e12, 2e12, 0, 256, 512 },     { 514e12, 2e12, 0, 256, 1024 },
+		{ 9e15, 2e12, 0, 256, 2048 },      { 544e12, 3.4e12, 0, 600, 600 },
+		{ 544e12, 3.4e12, 300, 256, 300 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		const struct mm_profile p = { .f16_flops = 2 * cases[i].flops,
+					      .flop_efficiency = 0.5,
+					      .hbm_bps = 4 * cases[i].bps,
+					      .mem_efficiency = 0.25 };
+		struct mm_wl_opts o = { .batched_tokens = cases[i].given,
+					.max_seqs = cases[i].seqs };
+
+		mm_wl_tokens_set(&p, &o);
+		assert_int_equal(o.batched_tokens, cases[i].want);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(profile_sets_what_is_not_set),
 		cmocka_unit_test(values_are_those_of_knobs),
 		cmocka_unit_test(text_has_each_knob_once),
+		cmocka_unit_test(tokens_follow_the_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,7 @@ static void test_defaults(void **state)
 	assert_string_equal(o.policy[0].name, "recompute");
 	assert_true(o.policy[3].unlimited && !o.policy[2].unlimited);
 	assert_int_equal(o.max_seqs, 256);
-	assert_int_equal(o.batched_tokens, 2048);
+	assert_int_equal(o.batched_tokens, MM_WL_TOKENS_AUTO);
 	assert_true(fabs(o.tenant[0].rate - 4.0 / 3) < 1e-12);
 	assert_true(o.swap_bytes == MM_WL_SWAP_AUTO);
 }
@@ -301,7 +301,7 @@ static void test_overhead(void **state)
 	char why[512];
 
 	(void)state;
-	assert_int_equal(opts_parse("--shapes OPT-6.7B", &o), 0);
+	assert_int_equal(opts_parse("--shapes OPT-6.7B --batched-tokens 2048", &o), 0);
 	assert_int_equal(mm_wl_sizes(&o, 96 * GIB, &s, why, sizeof(why)), 0);
 	assert_int_equal(s.tenant[0].context_bytes, GIB / 2);
 	assert_int_equal(s.tenant[0].activation_bytes, 100663296 + 77217792);
