@@ -138,6 +138,14 @@ def test_a_plan_by_hand():
     assert code == 1 and "at most 31" in errors
 
 
+def test_a_plan_of_each():
+    args = ["--sharing", "spatial", "--policy", "elastic"]
+    tenants = simulated(*args, "--plan", "0,7,3:1")["details"]["elastic"][0]["tenants"]
+    assert [t["alpha_mean"] for t in tenants] == [0, 7, 3]
+    tenants = simulated(*args, "--plan", "4")["details"]["elastic"][0]["tenants"]
+    assert [t["alpha_mean"] for t in tenants] == [4, 4, 4]
+
+
 def test_steps_that_break_off():
     """Where layers cycle, each of them costs a change in full; all is computed in the end."""
     args = ["--shapes", "OPT-13B:32", "--policy", "recompute", "--sharing", "temporal", "--turns", "quantum",
@@ -166,6 +174,9 @@ def test_steps_that_break_off():
     (["--plan", "3:3"], "--plan"),
     (["--plan", "-1"], "--plan"),
     (["--plan", "1:"], "--plan"),
+    (["--plan", "1,2"], "2 plans for 3 tenants"),
+    (["--plan", "1,,2"], "--plan"),
+    (["--plan", ",".join("1" * 17)], "--plan"),
     (["--admit", "all"], "--admit"),
     (["--step-us", "-1"], "--step-us"),
     (["--step-us", "1e3"], "--step-us"),

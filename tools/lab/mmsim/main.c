@@ -26,8 +26,8 @@
 
 struct program {
 	struct mm_wl_opts opts;
-	int32_t alpha; /* -1: not given */
-	uint32_t slots;
+	struct ms_plan plan[MM_WL_TENANTS_MAX];
+	uint32_t plans; /* 0: not given; 1: the same for all */
 	uint32_t step_us;
 	enum mm_admit admit;
 	uint32_t broken_permille;
@@ -48,23 +48,40 @@ struct program {
 
 /* ---- options ---- */
 
-/* Parses a plan: "3" is alpha, "3:2" is alpha and the number of slots. */
-static int plan_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+/* Parses plans, one for all tenants or one of each: "3" is alpha, "3:2" has the slots, too. */
+static int plans_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
 	struct program *p = into;
-	unsigned int alpha, slots = 0;
-	int end = 0, more_end = 0;
 
 	(void)opt;
-	if (*text < '0' || *text > '9' ||
-	    sscanf(text, "%4u%n:%1u%n", &alpha, &end, &slots, &more_end) < 1 ||
-	    text[MM_MAX(end, more_end)] || alpha >= MM_LAYERS_MAX || slots > MM_SLOTS_MAX) {
+	p->plans = 0;
+	for (char *word; (word = strsep(&text, ","));) {
+		unsigned int alpha, slots = 0;
+		int end = 0, more_end = 0;
+
+		if (p->plans == MM_WL_TENANTS_MAX || *word < '0' || *word > '9' ||
+		    sscanf(word, "%4u%n:%1u%n", &alpha, &end, &slots, &more_end) < 1 ||
+		    word[MM_MAX(end, more_end)] || alpha >= MM_LAYERS_MAX || slots > MM_SLOTS_MAX) {
+			snprintf(why, MM_OPT_ERROR_BYTES,
+				 "'%.64s' is not LAYERS or LAYERS:SLOTS, with 1 or 2 slots", word);
+			return -EINVAL;
+		}
+		p->plan[p->plans++] = (struct ms_plan){ .alpha = alpha, .slots = slots };
+	}
+	return 0;
+}
+
+/* Gives each tenant its plan. */
+static int plans_settle(struct program *p, char *why)
+{
+	if (p->plans > 1 && p->plans != p->opts.tenants) {
 		snprintf(why, MM_OPT_ERROR_BYTES,
-			 "'%.64s' is not LAYERS or LAYERS:SLOTS, with 1 or 2 slots", text);
+			 "--plan: %u plans for %u tenants; give one for all or one of each",
+			 p->plans, p->opts.tenants);
 		return -EINVAL;
 	}
-	p->alpha = (int32_t)alpha;
-	p->slots = slots;
+	for (uint32_t t = 1; p->plans == 1 && t < p->opts.tenants; t++)
+		p->plan[t] = p->plan[0];
 	return 0;
 }
 
@@ -82,9 +99,9 @@ static const struct mm_opt mmsim_options[] = {
 	  AT(trace_path) },
 	{ "check", NULL, "check every invariant after every event (slow)", MM_OPT_FLAG, AT(check),
 	  .group = "Of the simulator alone" },
-	{ "plan", "LAYERS[:SLOTS]",
-	  "so many layers of each model are away all the time, as by mmctl plan set", MM_OPT_CALL,
-	  .parse = plan_parse, .otherwise = "mmd decides" },
+	{ "plan", "LAYERS[:SLOTS],...",
+	  "so many layers of all models, or of each, are away all the time, as by mmctl plan set",
+	  MM_OPT_CALL, .parse = plans_parse, .otherwise = "mmd decides" },
 	{ "step-us", "US", "the engine's own time for each step", MM_OPT_NUMBER, AT(step_us),
 	  .preset = MS_STEP_US_TEXT, .max = STEP_US_MAX, .unit = "us" },
 	{ "admit", "NAME", "let in a request that waits when there is memory", MM_OPT_CHOICE,
@@ -202,8 +219,7 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 				.profile = p->profile,
 				.core = p->core,
 				.policy = policy,
-				.alpha = p->alpha,
-				.slots = p->slots,
+				.plans = p->plans ? p->plan : NULL,
 				.step_ns = p->step_us * MS_US,
 				.admit = p->admit,
 				.broken_permille = p->broken_permille,
@@ -416,14 +432,14 @@ static void program_done(struct program *p)
 
 int main(int argc, char **argv)
 {
-	static struct program p = { .alpha = -1 };
+	static struct program p;
 	char why[MM_OPT_ERROR_BYTES];
 	struct mm_opt_line line;
 	int r = mm_opt_main(&mmsim_program, argc, argv, &p, &line);
 
 	if (r >= 0)
 		return r;
-	if (mm_wl_settle(&p.opts, why))
+	if (mm_wl_settle(&p.opts, why) || plans_settle(&p, why))
 		return mm_opt_refuse(&mmsim_program, line.command, "%s", why);
 	playing.opts = &p.opts;
 	signal(SIGABRT, on_abort);

@@ -239,16 +239,19 @@ static bool tenant_has_plan(struct ms_tenant *t)
 {
 	const struct ms_opts *o = &t->sim->opts;
 	const struct mm_core_plan *plan = mm_core_plan(t->dev->core, t->id);
+	const struct ms_plan *wanted;
 	uint32_t most;
 
-	if (o->alpha < 0)
+	if (!o->plans)
 		return true;
+	wanted = &o->plans[t->index];
 	if (plan->alpha_by_hand < 0 &&
-	    mm_core_plan_set(t->dev->core, t->sim->now_ns, t->id, o->alpha, o->slots, &most))
+	    mm_core_plan_set(t->dev->core, t->sim->now_ns, t->id, (int32_t)wanted->alpha,
+			     wanted->slots, &most))
 		ms_fail(t->sim, "tenant %s: of its %u layers, at most %u can be away", t->name,
 			t->n_layers, most);
 	ms_shell_settle(t->dev);
-	return plan->alpha == (uint32_t)o->alpha &&
+	return plan->alpha == wanted->alpha &&
 	       mm_core_plan_phase(t->dev->core, t->id) == MM_PLAN_STEADY && !t->c.busy;
 }
 

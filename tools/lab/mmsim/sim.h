@@ -248,6 +248,11 @@ struct ms_tenant {
 
 /* ---- the whole ---- */
 
+struct ms_plan {        /* of a tenant, by hand */
+	uint32_t alpha; /* layers that are away all the time */
+	uint32_t slots; /* slots that these layers share; 0: mmd decides */
+};
+
 struct ms_opts {
 	const struct mm_wl_opts *wl;
 	const struct mm_wl_sizes *sizes;
@@ -256,9 +261,8 @@ struct ms_opts {
 	struct mm_profile profile;
 	struct mm_core_opts core; /* from the command line; the run sets pages and policy */
 	const struct mm_wl_policy *policy;
-	int32_t alpha;    /* layers of each model that are away all the time; -1: mmd decides */
-	uint32_t slots;   /* slots that these layers share; 0: mmd decides */
-	uint64_t step_ns; /* time of the engine's thread for each step */
+	const struct ms_plan *plans; /* of each tenant, by hand; NULL: mmd decides */
+	uint64_t step_ns;            /* time of the engine's thread for each step */
 	enum mm_admit admit;
 	uint32_t broken_permille; /* share of steps that break off, each before some layer */
 	uint32_t check; /* events of a core from one check of all invariants to the next */

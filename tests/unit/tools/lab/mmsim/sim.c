@@ -29,6 +29,7 @@ struct fixture {
 	struct mm_wl_case c;
 	struct mm_wl_record record;
 	struct ms_opts opts;
+	struct ms_plan plan[MM_WL_TENANTS_MAX];
 	char line[512];
 };
 
@@ -63,7 +64,6 @@ static void set_up(struct fixture *f, const char *line)
 	f->opts.c = &f->c;
 	f->opts.record = &f->record;
 	f->opts.policy = &f->wl.policy[0];
-	f->opts.alpha = -1;
 	f->opts.step_ns = STEP_NS;
 }
 
@@ -72,6 +72,14 @@ static void tear_down(struct fixture *f)
 	mm_wl_record_done(&f->record);
 	mm_wl_case_done(&f->c);
 	mm_wl_source_done(&f->source);
+}
+
+/* Has so many layers of each model away all the time. */
+static void plan_by_hand(struct fixture *f, int32_t alpha, uint32_t slots)
+{
+	for (uint32_t t = 0; t < MM_WL_TENANTS_MAX; t++)
+		f->plan[t] = (struct ms_plan){ .alpha = (uint32_t)alpha, .slots = slots };
+	f->opts.plans = f->plan;
 }
 
 static struct ms_sim *case_run(struct fixture *f)
@@ -208,8 +216,7 @@ static void case_runs_cycling(const char *line, int32_t alpha, uint32_t slots)
 
 	set_up(&f, line);
 	one_request(&f, 8, output);
-	f.opts.alpha = alpha;
-	f.opts.slots = slots;
+	plan_by_hand(&f, alpha, slots);
 	sim = case_run(&f);
 	plan_of(sim, &set);
 	assert_int_equal(set.m, alpha + (int32_t)slots);
@@ -255,8 +262,7 @@ static double step_with(int32_t alpha, double *ret_link_ns)
 
 	set_up(&f, ALONE "gh200-96");
 	one_request(&f, 8, 60);
-	f.opts.alpha = alpha;
-	f.opts.slots = 1;
+	plan_by_hand(&f, alpha, 1);
 	sim = case_run(&f);
 	ns = (double)f.record.gaps[0].sum / (double)f.record.gaps[0].n;
 	*ret_link_ns =
@@ -477,7 +483,7 @@ static void a_case_without_room_is_refused(void **state)
 	assert_non_null(strstr(err, "refuses its model"));
 	/* The plan is not possible. */
 	f.sizes.pool_bytes = UINT64_C(40) << 30;
-	f.opts.alpha = 32;
+	plan_by_hand(&f, 32, 0);
 	assert_int_equal(ms_sim_run(&f.opts, &sim, err), -EIO);
 	assert_non_null(strstr(err, "at most 31"));
 	tear_down(&f);
