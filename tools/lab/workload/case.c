@@ -10,6 +10,8 @@
 
 #include "libclient/base/base.h"
 #include "libclient/base/random.h"
+#include "libclient/support/cleanup.h"
+#include "tools/lab/workload/arrivals.h"
 
 /* Gaps between synthetic arrivals have a gamma distribution with this coefficient of variation. */
 #define SYNTHETIC_CV 4.0
@@ -52,6 +54,8 @@ static int open_trace(const struct mm_wl_opts *opts, struct mm_trace *ret_trace,
 {
 	int e;
 
+	if (opts->arrivals != MM_WL_GAPS)
+		return 0; /* each window makes its own */
 	if (!opts->trace_path) {
 		e = trace_synthesize(opts, ret_trace);
 		if (e)
@@ -98,6 +102,16 @@ void mm_wl_source_done(struct mm_wl_source *source)
 	*source = (struct mm_wl_source){ 0 };
 }
 
+static void request_add(struct mm_wl_stream *stream, double at_s, struct mm_wl_length length)
+{
+	stream->request[stream->n++] =
+		(struct mm_wl_request){ .arrival_ns = (uint64_t)(MM_MAX(at_s, 0.0) * 1e9),
+					.prompt_tokens = length.prompt_tokens,
+					.output_tokens = length.output_tokens };
+	stream->prompt_mean += length.prompt_tokens;
+	stream->output_mean += length.output_tokens;
+}
+
 /* ---- where a window lies ---- */
 
 /* Returns the mean gap, which is also the gap from the last row around the circle to the first. */
@@ -137,6 +151,28 @@ static bool streams_overlap(const struct mm_wl_stream *a, const struct mm_wl_str
 	const uint64_t ahead = (b->first_row + n - a->first_row) % n;
 
 	return ahead < a->rows || n - ahead < b->rows;
+}
+
+/* Makes the arrivals of a stream that is not of a trace. */
+static int stream_synthesize(const struct mm_wl_opts *opts, uint32_t window, uint32_t tenant,
+			     const struct mm_wl_lengths *lengths, struct mm_wl_stream *stream)
+{
+	uint64_t random = mm_random_seed(opts->seed, window, tenant);
+	mm_cleanup(mm_free_ptr) double *at_s = NULL;
+
+	stream->rows = rows_wanted(opts, tenant);
+	stream->trace_s = opts->seconds;
+	stream->request = calloc(stream->rows, sizeof(*stream->request));
+	at_s = calloc(stream->rows, sizeof(*at_s));
+	if (!stream->request || !at_s)
+		return -ENOMEM;
+	mm_wl_arrivals_make(opts->arrivals,
+			    mm_random_seed(opts->seed, window, UINT64_C(1) << 33 | tenant),
+			    opts->seconds, (uint32_t)stream->rows, at_s);
+	for (uint64_t i = 0; i < stream->rows; i++)
+		request_add(stream, at_s[i],
+			    mm_wl_lengths_draw(lengths, &random, &stream->filtered));
+	return 0;
 }
 
 static int window_place(const struct mm_wl_opts *opts, const struct mm_trace *trace,
@@ -190,13 +226,15 @@ static int stream_fill(const struct mm_wl_opts *opts, const struct mm_wl_source 
 			stream->filtered++;
 			continue;
 		}
-		stream->request[stream->n++] =
-			(struct mm_wl_request){ .arrival_ns = (uint64_t)(MM_MAX(s, 0.0) * 1e9),
-						.prompt_tokens = length.prompt_tokens,
-						.output_tokens = length.output_tokens };
-		stream->prompt_mean += length.prompt_tokens;
-		stream->output_mean += length.output_tokens;
+		request_add(stream, s, length);
 	}
+	return 0;
+}
+
+/* Counts what was left out, and computes means. */
+static int stream_conclude(const struct mm_wl_source *source, uint32_t tenant,
+			   struct mm_wl_stream *stream)
+{
 	stream->filtered += source->lengths[tenant].filtered;
 	if (!stream->n)
 		return -ERANGE;
@@ -210,10 +248,17 @@ static int make_stream(const struct mm_wl_opts *opts, const struct mm_wl_source 
 		       size_t err_bytes)
 {
 	double begin_s;
-	int e = window_place(opts, &source->trace, window, tenant, stream, &begin_s);
+	int e;
 
+	if (opts->arrivals != MM_WL_GAPS) {
+		e = stream_synthesize(opts, window, tenant, &source->lengths[tenant], stream);
+	} else {
+		e = window_place(opts, &source->trace, window, tenant, stream, &begin_s);
+		if (!e)
+			e = stream_fill(opts, source, window, tenant, begin_s, stream);
+	}
 	if (!e)
-		e = stream_fill(opts, source, window, tenant, begin_s, stream);
+		e = stream_conclude(source, tenant, stream);
 	if (e == -ENOMEM)
 		snprintf(err, err_bytes, "out of memory");
 	else if (e)
@@ -237,8 +282,9 @@ int mm_wl_case_make(const struct mm_wl_opts *opts, const struct mm_wl_source *so
 		if (e)
 			return e;
 		for (uint32_t other = 0; other < t; other++)
-			c.disjoint = c.disjoint && !streams_overlap(&c.stream[other], &c.stream[t],
-								    source->trace.n);
+			c.disjoint = c.disjoint && (!source->trace.n ||
+						    !streams_overlap(&c.stream[other], &c.stream[t],
+								     source->trace.n));
 	}
 	*ret_case = c;
 	c = (struct mm_wl_case){ 0 };

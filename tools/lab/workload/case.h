@@ -8,6 +8,8 @@
  *             rate is the given one, and bursts stay bursts. Windows begin at equal distances in
  *             rows. The trace is a circle, so a window may go over its end; where the trace is too
  *             short for all, windows of one repetition overlap. Both are counted and reported.
+ *             With --arrivals other than gaps there is no trace: each window of each tenant has
+ *             arrivals of its own (arrivals.h), as many, unscaled.
  *             Lengths come from the tenant's source (lengths.h) and depend only on seed, window,
  *             tenant and index, so every policy gets the same requests.
  * Ownership:  mm_wl_source_done() and mm_wl_case_done() free their argument.

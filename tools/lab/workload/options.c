@@ -85,6 +85,15 @@ static const struct mm_opt_choice tokens_choices[] = {
 	{ NULL, 0, NULL },
 };
 
+static const struct mm_opt_choice arrivals_choices[] = {
+	{ "gaps", MM_WL_GAPS, "a gamma distribution's, four times as irregular as Poisson's" },
+	{ "steady", MM_WL_STEADY, "Poisson's" },
+	{ "bursts", MM_WL_BURSTS, "on for 4 s and off for 16 s in the mean" },
+	{ "day", MM_WL_DAY,
+	  "--seconds is a day, in which each tenant has its noon and its bursts" },
+	{ NULL, 0, NULL },
+};
+
 static const struct mm_opt_choice slots_choices[] = {
 	{ "auto", 0, NULL },
 	{ "1", 1, NULL },
@@ -96,6 +105,14 @@ static const struct mm_opt_choice swap_choices[] = {
 	{ "auto", MM_WL_SWAP_AUTO, "twice its share of KV" },
 	{ NULL, 0, NULL },
 };
+
+const char *mm_wl_arrivals_name(const struct mm_wl_opts *opts)
+{
+	if (opts->trace_path)
+		return opts->trace_path;
+	return opts->arrivals == MM_WL_GAPS ? "synthetic"
+					    : mm_opt_choice_name(arrivals_choices, opts->arrivals);
+}
 
 const char *mm_wl_sharing_name(enum mm_wl_sharing sharing)
 {
@@ -283,7 +300,9 @@ const struct mm_opt mm_wl_options[] = {
 	  AT(shares_whole), .preset = "given", .choices = shares_choices },
 	{ "trace", "FILE",
 	  "a CSV file whose arrival_s is used: a window of it for each tenant, scaled to its rate",
-	  MM_OPT_TEXT, AT(trace_path), .otherwise = "bursts from the seed", .group = "Requests" },
+	  MM_OPT_TEXT, AT(trace_path), .otherwise = "--arrivals", .group = "Requests" },
+	{ "arrivals", "NAME", "without --trace: how arrivals are made from the seed", MM_OPT_CHOICE,
+	  AT(arrivals), .preset = "gaps", .choices = arrivals_choices },
 	{ "lengths", "NAME|FILE,...",
 	  "of all tenants, or one of each: a CSV file with prompt_tokens and output_tokens, or a "
 	  "distribution",
@@ -411,6 +430,8 @@ int mm_wl_settle(struct mm_wl_opts *o, char *why)
 						    "--sharing temporal");
 	}
 	settle_tenants(o);
+	if (o->trace_path && o->arrivals != MM_WL_GAPS)
+		return workload_refuse(why, "--trace and --arrivals exclude each other");
 	if (o->batched_tokens != MM_WL_TOKENS_AUTO && o->batched_tokens < o->max_seqs)
 		return workload_refuse(why, "--batched-tokens %u is less than --max-seqs %u",
 				       o->batched_tokens, o->max_seqs);

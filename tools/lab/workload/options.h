@@ -35,6 +35,13 @@ enum mm_wl_sharing {
 
 enum mm_wl_turns { MM_WL_DRAIN, MM_WL_QUANTUM, MM_WL_TURNS };
 
+enum mm_wl_arrivals {
+	MM_WL_GAPS, /* a trace of gaps of a gamma distribution, of which each tenant has windows */
+	MM_WL_STEADY,
+	MM_WL_BURSTS,
+	MM_WL_DAY,
+};
+
 struct mm_wl_policy {
 	const char *name;
 	enum mm_policy policy; /* mmd's policy */
@@ -71,6 +78,7 @@ struct mm_wl_opts {
 	struct mm_wl_tenant tenant[MM_WL_TENANTS_MAX];
 	uint32_t tenants;
 	const char *trace_path; /* NULL: synthetic */
+	enum mm_wl_arrivals arrivals;
 	double seconds;
 	uint32_t windows;
 	uint64_t seed;
@@ -102,5 +110,7 @@ extern const struct mm_opt mm_wl_options[]; /* into struct mm_wl_opts, which is 
  */
 int mm_wl_settle(struct mm_wl_opts *opts, char *why);
 
+/* Names where arrivals come from: a trace's path, "synthetic", or a name of --arrivals. */
+const char *mm_wl_arrivals_name(const struct mm_wl_opts *opts);
 const char *mm_wl_sharing_name(enum mm_wl_sharing sharing);
 const char *mm_wl_turns_name(enum mm_wl_turns turns);

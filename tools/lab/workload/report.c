@@ -473,9 +473,9 @@ static json_t *head_json(const struct mm_wl_report *r)
 		(json_int_t)r->sizes->device_bytes, "pool_bytes", (json_int_t)r->sizes->pool_bytes,
 		"page_bytes", (json_int_t)o->page_bytes, "sharing", mm_wl_sharing_name(o->sharing),
 		"turns", mm_wl_turns_name(o->turns), "quantum_ms", (int)o->quantum_ms, "trace",
-		o->trace_path ? o->trace_path : "synthetic", "seconds", o->seconds, "windows",
-		(int)r->windows, "seed", (json_int_t)o->seed, "max_seqs", (int)o->max_seqs,
-		"batched_tokens", (int)o->batched_tokens, "slots", (int)o->slots);
+		mm_wl_arrivals_name(o), "seconds", o->seconds, "windows", (int)r->windows, "seed",
+		(json_int_t)o->seed, "max_seqs", (int)o->max_seqs, "batched_tokens",
+		(int)o->batched_tokens, "slots", (int)o->slots);
 }
 
 json_t *mm_wl_report_json(const struct mm_wl_report *r)

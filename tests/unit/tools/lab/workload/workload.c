@@ -525,6 +525,71 @@ static void test_synthetic(void **state)
 	mm_wl_case_done(&seeded);
 }
 
+/* Returns the variance of the requests in each second over their mean: 1 for a Poisson process. */
+static double dispersion(const struct mm_wl_stream *s, uint32_t bins, double bin_s)
+{
+	double *count = calloc(bins, sizeof(*count)), squares = 0, mean = (double)s->n / bins;
+
+	assert_non_null(count);
+	for (uint32_t i = 0; i < s->n; i++) {
+		const size_t bin = (size_t)((double)s->request[i].arrival_ns / 1e9 / bin_s);
+
+		assert_true(bin < bins);
+		assert_true(!i || s->request[i].arrival_ns >= s->request[i - 1].arrival_ns);
+		count[bin]++;
+	}
+	for (uint32_t b = 0; b < bins; b++)
+		squares += (count[b] - mean) * (count[b] - mean);
+	free(count);
+	return squares / bins / mean;
+}
+
+static void test_arrivals(void **state)
+{
+	struct mm_wl_case a, b, other;
+	struct mm_wl_opts o;
+	char line[160];
+	/* How irregular they are, in seconds; of a day, in its 288 parts of 5 minutes. */
+	const struct {
+		const char *name;
+		double seconds, least, most;
+	} cases[] = {
+		{ "steady", 1000, 0.8, 1.2 },
+		{ "bursts", 1000, 5, 60 },
+		{ "day", 288, 5, 100 },
+		{ "day", 86400, 5, 100 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		const double d = cases[i].seconds == 1000 ? 1 : cases[i].seconds / 288;
+		const uint32_t bins = cases[i].seconds == 1000 ? 1000 : 288;
+
+		snprintf(line, sizeof(line), "--combo C2 --arrivals %s --rate %g,%g --seconds %g",
+			 cases[i].name, 4000 / cases[i].seconds, 8000 / cases[i].seconds,
+			 cases[i].seconds);
+		case_make(line, &o, 0, &a);
+		case_make(line, &o, 0, &b);
+		assert_true(a.disjoint && a.stream[0].n == 4000 && a.stream[1].n == 8000);
+		for (uint32_t t = 0; t < 2; t++) {
+			const double found = dispersion(&a.stream[t], bins, d);
+
+			assert_true(found > cases[i].least && found < cases[i].most);
+			assert_memory_equal(a.stream[t].request, b.stream[t].request,
+					    a.stream[t].n * sizeof(*a.stream[t].request));
+		}
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), " --seed 2");
+		case_make(line, &o, 0, &other);
+		assert_memory_not_equal(a.stream[0].request, other.stream[0].request,
+					4000 * sizeof(*a.stream[0].request));
+		mm_wl_case_done(&a);
+		mm_wl_case_done(&b);
+		mm_wl_case_done(&other);
+	}
+	assert_int_not_equal(opts_parse("--arrivals day --trace x", &o), 0);
+	assert_int_not_equal(opts_parse("--arrivals night", &o), 0);
+}
+
 static void test_bad_sources(void **state)
 {
 	struct mm_wl_source source;
@@ -615,6 +680,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_windows_wrap, remove_file),
 		cmocka_unit_test_teardown(test_windows_filter, remove_file),
 		cmocka_unit_test(test_synthetic),
+		cmocka_unit_test(test_arrivals),
 		cmocka_unit_test_teardown(test_bad_sources, remove_file),
 		cmocka_unit_test(test_unlimited),
 		cmocka_unit_test(test_ideal),
