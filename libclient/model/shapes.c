@@ -21,6 +21,13 @@
 		.embed_dim = (h), .norm_eps = (eps), .rope = { .theta = (base) },            \
 	}
 
+#define TIED_MODEL(f, l, h, n, kv, ff, v, max, base, eps)                                        \
+	{                                                                                        \
+		.family = (f), .layers = (l), .hidden = (h), .heads = (n), .kv_heads = (kv),     \
+		.head_dim = 128, .ffn = (ff), .vocab = (v), .max_position = (max), .tied = true, \
+		.embed_dim = (h), .norm_eps = (eps), .rope = { .theta = (base) },                \
+	}
+
 /* The sizes are from the publishers' config.json. */
 /* clang-format off */
 #define SHAPES(X)                                                                                \
@@ -31,6 +38,8 @@
 	  ROPE_MODEL(MM_FAMILY_LLAMA, 40, 5120, 40, 40, 13824, 32000, 4096, 1e4, 1e-5))          \
 	X("Llama-3-8B",                                                                          \
 	  ROPE_MODEL(MM_FAMILY_LLAMA, 32, 4096, 32, 8, 14336, 128256, 8192, 5e5, 1e-5))          \
+	X("Qwen2.5-3B",                                                                          \
+	  TIED_MODEL(MM_FAMILY_QWEN2, 36, 2048, 16, 2, 11008, 151936, 32768, 1e6, 1e-6))         \
 	X("Qwen2.5-14B",                                                                         \
 	  ROPE_MODEL(MM_FAMILY_QWEN2, 48, 5120, 40, 8, 13824, 152064, 131072, 1e6, 1e-5))        \
 	X("Qwen2.5-72B",                                                                         \
