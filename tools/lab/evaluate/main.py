@@ -19,17 +19,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from . import cases, charts, plots, points, report, runs
+from . import barcases, barreport, barruns, bars, cases, charts, plots, points, report, runs
 from .options import Parser, UsageError, suggest
 from .results import Result, take_bound, take_run
 
 NAME = "mmevaluate"
 SECTION_NAMES = tuple(section.name for section in cases.SECTIONS)
+BAR_NAMES = tuple(bars.GROUPS)
 SUMMARY = "run the papers' evaluation through the simulator"
 DESCRIPTION = """\
 DIR gets evaluation.md with tables, what of the targets was reached, and plots (where matplotlib is
 installed); evaluation.json with the numbers behind it; and each run's output in DIR/data. A call
-that was interrupted goes on from there when it is repeated."""
+that was interrupted goes on from there when it is repeated. With --bars it is bars.md and
+bars.json: ideal rotation, static plans by search, capacity, tenants, beside another build."""
 STATUS = "0 done, also if targets are missed; 1 a run failed, or was interrupted; 2 usage."
 
 
@@ -60,10 +62,11 @@ def file_name(text: str) -> str:
 
 def section_list(text: str) -> tuple[str, ...]:
     """Parses names of sections."""
+    names = SECTION_NAMES + BAR_NAMES
     for name in text.split(","):
-        if name not in SECTION_NAMES:
-            raise argparse.ArgumentTypeError(f"'{name[:64]}' is none of: {', '.join(SECTION_NAMES)}"
-                                             + suggest(name, SECTION_NAMES))
+        if name not in names:
+            raise argparse.ArgumentTypeError(f"'{name[:64]}' is none of: {', '.join(names)}"
+                                             + suggest(name, names))
     return tuple(text.split(","))
 
 
@@ -94,7 +97,13 @@ def make_parser(version: str) -> Parser:
     p.add_argument("--seed", metavar="N", type=whole_number(0, 2 ** 32 - 1), default=1,
                    help="of lengths, prompts and synthetic arrivals (default: 1)")
     p.add_argument("--only", metavar="A,B,...", type=section_list, default=(),
-                   help="these sections only: " + ", ".join(SECTION_NAMES) + " (default: all)")
+                   help="these sections only: " + ", ".join(SECTION_NAMES) + "; with --bars: " +
+                        ", ".join(BAR_NAMES) + " (default: all)")
+    p.add_argument("--bars", action="store_true",
+                   help="what must be reached, in place of the papers' evaluation")
+    p.add_argument("--today", metavar="DIR", type=file_name,
+                   help="with --bars: a build folder of another commit, to compare with; its mmsim "
+                        "must know what this one prints (default: none)")
     p.add_argument("--simulator", metavar="FILE", type=file_name,
                    help="which mmsim (default: that beside this program)")
     p.add_argument("--list", action="store_true",
@@ -114,10 +123,16 @@ def parse_arguments(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
     if "," in arguments.alpaca:
         raise UsageError(f"--alpaca '{arguments.alpaca}': mmsim divides lengths at commas")
     arguments.out = pathlib.Path(arguments.out)
+    if arguments.today and not arguments.bars:
+        raise UsageError("--today is for --bars")
+    known = BAR_NAMES if arguments.bars else SECTION_NAMES
+    for name in arguments.only:
+        if name not in known:
+            raise UsageError(f"--only {name}: {'not a bar' if arguments.bars else 'give --bars'}")
     if arguments.windows is None:
         arguments.windows = 4 if arguments.quick else 8
     if arguments.seconds is None:
-        arguments.seconds = 30 if arguments.quick else 300
+        arguments.seconds = 30 if arguments.quick else 100 if arguments.bars else 300
     return arguments
 
 
@@ -239,7 +254,8 @@ def describe(arguments: argparse.Namespace, version: str, commit: str) -> dict:
     """Makes the head of the report: by what it was made."""
     trace = os.path.basename(arguments.trace) if arguments.trace else None
     alpaca = os.path.basename(arguments.alpaca)
-    words = [NAME, *(["--quick"] if arguments.quick else []),
+    words = [NAME, *(["--bars"] if arguments.bars else []),
+             *(["--quick"] if arguments.quick else []),
              *(["--trace", trace] if trace else []),
              *(["--alpaca", alpaca] if alpaca != "alpaca" else []),
              "--windows", str(arguments.windows), "--seconds", str(arguments.seconds), "--seed",
@@ -279,10 +295,68 @@ def open_evaluation(arguments: argparse.Namespace, beside: pathlib.Path) -> Eval
         path.absolute(), settings.inputs(), None if arguments.list else arguments.out / "data"))
 
 
+def open_runner(arguments: argparse.Namespace, evaluation: Evaluation) -> barruns.Runner:
+    """Makes what plays cases with this build, and with that of --today."""
+    sizes = barcases.Sizes(
+        arguments.windows, arguments.seconds, arguments.windows if arguments.quick else 32,
+        arguments.seed, arguments.trace, arguments.alpaca, arguments.quick,
+        3600 if arguments.quick else 86400)
+    simulators = {"ours": evaluation.simulator}
+    if arguments.today:
+        path = pathlib.Path(arguments.today) / "bin" / "mmsim"
+        if not path.is_file() or not os.access(path, os.X_OK):
+            raise FailedError(f"{path}: cannot run today's simulator")
+        simulators["today"] = runs.Simulator(path.absolute(), evaluation.settings.inputs(),
+                                             evaluation.simulator.data)
+    count = [0]
+
+    def tell(name: str) -> None:
+        count[0] += 1
+        if sys.stderr.isatty():
+            print(f"\r{NAME}: {count[0]} runs: {name}\033[K", end="", file=sys.stderr, flush=True)
+    return barruns.Runner(simulators, sizes, arguments.jobs, tell)
+
+
+def evaluate_bars(arguments: argparse.Namespace, head: dict, evaluation: Evaluation) -> int:
+    """Plays the cases of the bars, and writes bars.md and bars.json."""
+    runner = open_runner(arguments, evaluation)
+    judged = bars.Bars(runner)
+    groups = arguments.only or BAR_NAMES
+    if arguments.today:
+        head["today"] = read_commit(runner)
+    try:
+        rows = judged.rows(groups)
+        text = barreport.make_bars_report(head, judged, rows, groups, played="worse" in groups)
+    finally:
+        runner.stop()
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+    numbers = json.dumps(barreport.make_bars_json(head, judged, rows), indent=1) + "\n"
+    runs.write_file(arguments.out / "bars.json", numbers)
+    runs.write_file(arguments.out / "bars.md", text)
+    print(numbers if arguments.json else arguments.out / "bars.md",
+          end="" if arguments.json else "\n")
+    for failure in runner.failures:
+        print(f"{NAME}: {failure}", file=sys.stderr)
+    return 1 if runner.failures else 0
+
+
+def read_commit(runner: barruns.Runner) -> str:
+    """Returns the commit of today's simulator."""
+    task = runs.Task("today-commit", ("--bound", "--rate", "4", "--seconds", "1"),
+                     lambda output: str(output["commit"]))
+    try:
+        return runner.simulators["today"].run(task)
+    except runs.RunError as error:
+        raise FailedError(f"--today: {error}") from error
+
+
 def evaluate(arguments: argparse.Namespace, head: dict, beside: pathlib.Path) -> int:
     """Does what the command line asks for, and returns the exit status."""
     evaluation = open_evaluation(arguments, beside)
     evaluation.check_inputs()
+    if arguments.bars:
+        return evaluate_bars(arguments, head, evaluation)
     wanted = evaluation.list_points()
     if arguments.list:
         print("\n".join(f"mmsim {point.line}" for point in wanted))
