@@ -163,7 +163,7 @@ static void holder_charge(struct mm_core *c)
 }
 
 /* Finds the tenant that holds alone, after a change of holders or of the mode. */
-static void holder_find(struct mm_core *c)
+static void holder_update(struct mm_core *c)
 {
 	struct mm_c_turns *device = &c->market->turn;
 
@@ -225,7 +225,7 @@ static void holder_leave(struct mm_core *c, struct mm_c_tenant *t)
 		turn_account_of(c, t)->turn.since_ns = c->now_ns;
 	t->turn->holds = false;
 	c->market->turn.holders--;
-	holder_find(c);
+	holder_update(c);
 }
 
 void mm_c_turn_leave(struct mm_core *c, struct mm_c_tenant *t)
@@ -490,7 +490,7 @@ static void turn_begin(struct mm_core *c, struct mm_c_tenant *t)
 	turn->wants = turn->interrupted = turn_account_of(c, t)->turn.interrupted = false;
 	turn->turns++;
 	c->market->turn.holders++;
-	holder_find(c);
+	holder_update(c);
 	mm_c_event_send(c, t,
 			&(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
 					  .arg = { turn->serial, quantum_bound(c, t) } });
@@ -632,7 +632,7 @@ void mm_c_turns_set(struct mm_core *c, bool beside, uint64_t quantum_ns)
 		return;
 	holder_charge(c);
 	c->market->turn.beside = beside;
-	holder_find(c);
+	holder_update(c);
 	mm_c_supply_changed(c);
 }
 
