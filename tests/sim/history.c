@@ -5,13 +5,15 @@
 #include <string.h>
 
 #include "mmd/core/knobs.h"
+#include "mmd/core/market/turn.h"
 
 #define STORES     4
 #define KV_ENTRIES 128 /* most entries of an arena */
 
 #define LATE_PERMILLE 500 /* how often a thread is held up, in histories of kind H_LATE */
 /* added to their seeds, so that no other history has the same */
-#define LATE_SEED (UINT64_C(1) << 40)
+#define LATE_SEED  (UINT64_C(1) << 40)
+#define MODES_SEED (UINT64_C(1) << 41)
 
 #define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
@@ -164,6 +166,8 @@ static void world_make(struct world *w, uint64_t seed)
 
 	w->rng = seed * 77 + 5;
 	opts = h_opts(w);
+	if (run_kind == H_MODES)
+		opts.sharing = MM_SHARING_AUTO;
 	h_begin(w, &opts, seed);
 	accounts_make(w);
 	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
@@ -190,7 +194,7 @@ static void proc_spawn(struct world *w)
 	h_count(H_JOINS, 1);
 	h_count(H_HOSTILE, p->hostile);
 	h_count(H_FORKS, p->forks);
-	if (!w_below(w, 3))
+	if (!w_below(w, 3) || (run_kind == H_MODES && w_below(w, 2)))
 		w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES),
 			    w_below(w, 30) * MM_NS_PER_MS, w_below(w, MM_TURN_PRIORITY_MAX + 1));
 }
@@ -512,6 +516,40 @@ static void history_step(struct world *w, const struct mix *mix)
 		hostile_act(w, p);
 }
 
+/* Opens or closes the turns now and then, and sets their length, as the core may. */
+static void modes_change(struct world *w)
+{
+	struct mm_core_stats s;
+	bool beside = w_below(w, 2);
+
+	if (w_below(w, 16))
+		return;
+	mm_core_stats(w->core, &s);
+	h_count(H_OPENINGS, beside && !s.turns_beside);
+	h_count(H_CLOSINGS, !beside && s.turns_beside);
+	mm_c_turns_set(w->core, beside, w_below(w, 2) * w_below(w, 40) * MM_NS_PER_MS);
+	w_tick(w, w_below(w, MM_NS_PER_MS));
+}
+
+/* A process that holds a turn leaves the turns now and then, and may join them again. */
+static void modes_leave(struct world *w, struct w_proc *p)
+{
+	if (!p->turn || p->hostile || p->turn != p->machine.turn.serial ||
+	    p->machine.turn.requested || w_below(w, 16))
+		return;
+	h_count(H_TURNS_LEFT, 1);
+	w_turn_join(w, p, MM_TURN_NONE, 0, 0);
+	if (w_below(w, 4))
+		w_turn_join(w, p, w_below(w, 2) ? MM_TURN_QUANTUM : MM_TURN_DRAIN, 0,
+			    w_below(w, MM_TURN_PRIORITY_MAX + 1));
+}
+
+static void modes_event(struct world *w, struct w_proc *p)
+{
+	modes_change(w);
+	modes_leave(w, p);
+}
+
 /* Most histories begin with tenants that already run, so that short ones have much to lose. */
 static void world_warm_up(struct world *w)
 {
@@ -563,6 +601,8 @@ static void count_rest(const struct world *w)
 		h_count(H_LATE_TURN, w->overtook[i][MM_OP_TURN_DONE]);
 	}
 	h_count(H_LATE_MAP, w->held_by_mapping);
+	h_count(H_TURNS_BESIDE, w->turns_beside);
+	h_count(H_TAKEN_BESIDE, w->turns_taken_beside);
 }
 
 /* Adds events that struct cover counted. */
@@ -601,6 +641,8 @@ static void ordinary_run(struct world *w, uint64_t seed, uint64_t steps)
 	for (uint64_t i = 0; i < steps; i++) {
 		history_step(w, &mix);
 		h_send_late(w);
+		if (run_kind == H_MODES)
+			modes_event(w, proc_random(w));
 	}
 	h_after(w);
 }
@@ -614,6 +656,8 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 	run_late_permille = history == H_LATE ? LATE_PERMILLE : 0;
 	if (history == H_LATE)
 		seed += LATE_SEED;
+	if (history == H_MODES)
+		seed += MODES_SEED;
 	if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))
 		h_plans(w, seed, steps);
 	else

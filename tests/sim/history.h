@@ -26,6 +26,7 @@ enum h_history {
 	H_PLANS,    /* plans change all the time, and little else happens */
 	H_ACTS,     /* either of these, and xfer is killed between any two acts on its slots */
 	H_LATE,     /* either of the first two, and messages of threads overtake each other */
+	H_MODES,    /* turns open and close all the time */
 	H_HISTORIES
 };
 
@@ -33,6 +34,7 @@ enum h_history {
 #define H_ONLY_PLANS    (1u << H_PLANS)
 #define H_ONLY_ACTS     (1u << H_ACTS)
 #define H_ONLY_LATE     (1u << H_LATE)
+#define H_ONLY_MODES    (1u << H_MODES)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
 /* Kinds of events in a history. Over enough histories of the named kinds, each must happen. */
@@ -112,7 +114,12 @@ enum h_history {
 	X(LATE_RESYNC, "parked_before_its_resync", H_ONLY_LATE)            \
 	X(LATE_PARKED, "parked_overtaken", H_ONLY_LATE)                    \
 	X(LATE_TURN, "turn_done_overtaken", H_ONLY_LATE)                   \
-	X(LATE_MAP, "steps_held_by_mapping", H_ONLY_LATE)
+	X(LATE_MAP, "steps_held_by_mapping", H_ONLY_LATE)                  \
+	X(OPENINGS, "turns_opened", H_ONLY_MODES)                          \
+	X(CLOSINGS, "turns_closed", H_ONLY_MODES)                          \
+	X(TURNS_BESIDE, "turns_beside", H_ONLY_MODES)                      \
+	X(TURNS_LEFT, "turns_left", H_ONLY_MODES)                          \
+	X(TAKEN_BESIDE, "turns_overdue_beside", H_ONLY_MODES)
 
 #define H_ENUM(name, text, of) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };

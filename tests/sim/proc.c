@@ -142,6 +142,7 @@ void w_disconnect(struct world *w, struct w_proc *p)
 	if (!p->connected)
 		return;
 	p->connected = false;
+	p->turn = 0;
 	p->head = p->tail;
 	memset(p->held_up, 0, sizeof(p->held_up));
 	w_event_note(w, W_EVENT_DISCONNECT, p->tenant, NULL, 0);
@@ -154,6 +155,7 @@ void w_kill(struct world *w, struct w_proc *p)
 	if (!p->alive)
 		return;
 	p->alive = p->connected = false;
+	p->turn = 0;
 	p->head = p->tail;
 	memset(p->held_up, 0, sizeof(p->held_up));
 	for (uint32_t i = 0; i < w->opts.pages; i++) {
@@ -173,6 +175,7 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 	if (!p->connected)
 		return 0; /* it was killed or kicked during what it did */
 	w_event_note(w, W_EVENT_REQUEST, p->tenant, msg, 0);
+	w_turns_note_request(p, msg);
 	r = mm_core_on_request(w->core, w->now_ns, p->tenant, msg);
 	w_drain(w);
 	if (r)

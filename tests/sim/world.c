@@ -209,6 +209,7 @@ static void action_perform(struct world *w, const struct mm_action *a)
 	struct w_proc *p = w_proc_of(w, a->tenant);
 
 	action_note(w, a);
+	w_turns_note_action(w, p, a);
 	switch (a->kind) {
 	case MM_ACT_JOB:
 		act_job(w, &a->msg);
@@ -277,6 +278,7 @@ void w_drain(struct world *w)
 			if (w_proc_of(w, kill[i]))
 				w_kill(w, w_proc_of(w, kill[i]));
 	} while (n || w->kicks || w->kills);
+	w_turns_note_drained(w);
 }
 
 void w_tick(struct world *w, uint64_t ns)
@@ -287,6 +289,7 @@ void w_tick(struct world *w, uint64_t ns)
 		mm_core_on_tick(w->core, w->now_ns);
 		w_drain(w);
 	}
+	w_turns_check(w);
 }
 
 /* ---- xfer ---- */

@@ -91,6 +91,8 @@ struct w_proc {
 	uint32_t map[W_ENTRIES];  /* what is mapped since the last SWITCH */
 	uint64_t gate[W_GROUPS];
 	struct mm_steps machine; /* libclient's state machine of plans, steps and turns */
+	uint64_t turn;           /* serial of the turn that mmd gave it and that lasts; 0: none */
+	uint64_t turn_until_ns;  /* when it must have given that back; 0: when it likes */
 	struct w_messages held_up[W_THREADS];
 	uint64_t changes_ns; /* when its changes are paid for, at one per change_ns */
 	/* epoch of the SWITCH that is being mapped while steps go on; 0: none */
@@ -197,6 +199,10 @@ struct world {
 	uint64_t acts_of[MM_ACT_TENANT_FREE + 1], jobs_of[MM_XOP_COUNT], events_of[MM_EV_COUNT];
 	uint64_t refused, switched_partly, steps, crossed;
 	uint64_t held_by_mapping; /* steps that waited for a mapping */
+	uint64_t turn_serial;     /* of the last turn */
+	bool turns_opened;        /* turns were open at some time since the last event */
+	/* turns that began beside others; turns that were taken away while there were others */
+	uint64_t turns_beside, turns_taken_beside;
 	/* decisions of machines to send; decisions that were held up */
 	uint64_t decided, held_up;
 	/* messages that overtook others: [overtaking][overtaken] */
@@ -325,6 +331,12 @@ bool w_proc_send_late(struct world *w, struct w_proc *p);
 bool w_proc_map(struct world *w, struct w_proc *p);
 /* Ends a mapping that has begun with an error. */
 void w_proc_map_fail(struct world *w, struct w_proc *p);
+/* Notes what an action or a request says about turns, and that no action is left (turns.c). */
+void w_turns_note_action(struct world *w, struct w_proc *p, const struct mm_action *a);
+void w_turns_note_request(struct w_proc *p, const struct mm_msg *msg);
+void w_turns_note_drained(struct world *w);
+/* Checks that while turns close all holders have been told to give theirs back. No tick is due. */
+void w_turns_check(struct world *w);
 /* Joins the compute turns; requests the turn; gives it back. */
 void w_turn_join(struct world *w, struct w_proc *p, enum mm_turn_mode mode, uint64_t quantum_ns,
 		 uint32_t priority);
