@@ -193,6 +193,8 @@ static int start_engine(struct serve *s)
 		.kv_keep_permille = (uint32_t)s->o.kv_keep_permille,
 		.kv_idle_ns = s->o.kv_idle_ms * MM_NS_PER_MS,
 		.kv_timeout_ns = s->o.kv_timeout_ms * MM_NS_PER_MS,
+		.goals = { .ttft_s = (double)s->o.ttft_goal_ms / 1e3,
+			   .per_token_s = (double)s->o.tpot_goal_us / 1e6 },
 		.time_scale = s->o.time_scale,
 		.device_times = s->o.device_times,
 		.break_permille = s->o.break_permille,

@@ -322,6 +322,8 @@ static void engine_idle(struct ms_tenant *t)
 	if (seq != MM_KV_NONE) {
 		mm_sched_remove(&t->e.sched, seq, t->sim->now_ns);
 		requests_refuse(t);
+		t->c.stats.requests_done++;
+		t->c.stats.requests_late++;
 	}
 	if (mm_kvman_yields(&t->e.kvman))
 		ms_turn_yield(t);
@@ -403,6 +405,10 @@ static void take_results(struct ms_tenant *t)
 		const struct mm_wl_request *q = &t->stream->request[t->e.finished[i]];
 
 		t->s.needed_tokens += q->prompt_tokens + q->output_tokens - 1;
+		t->c.stats.requests_done++;
+		t->c.stats.requests_late +=
+			mm_wl_is_late(t->sim->opts.wl, q,
+				      &t->sim->opts.record->served[t->index][t->e.finished[i]]);
 	}
 }
 

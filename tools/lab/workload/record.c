@@ -138,14 +138,20 @@ static bool is_good(const struct mm_wl_slo *slo, uint32_t t, double ttft, double
 	       (!slo->tpot_median_ns[t] || tpot <= tpot_max);
 }
 
-static bool is_attained(const struct mm_wl_slo *slo, const struct mm_wl_request *q, double ttft,
-			double tpot)
+static bool is_attained(uint64_t goal_ttft_ns, double factor, const struct mm_wl_request *q,
+			double ttft, double tpot)
 {
-	const double ttft_max =
-		(double)slo->goal_ttft_ns + slo->goal_factor * (double)q->alone_ttft_ns;
+	const double ttft_max = (double)goal_ttft_ns + factor * (double)q->alone_ttft_ns;
 
-	return slo->goal_factor > 0 && ttft <= ttft_max &&
-	       (q->output_tokens < 2 || tpot <= slo->goal_factor * (double)q->alone_tpot_ns);
+	return factor > 0 && ttft <= ttft_max &&
+	       (q->output_tokens < 2 || tpot <= factor * (double)q->alone_tpot_ns);
+}
+
+bool mm_wl_is_late(const struct mm_wl_opts *opts, const struct mm_wl_request *q,
+		   const struct mm_wl_served *s)
+{
+	return !is_attained(opts->goal_ttft_ms * MM_NS_PER_MS, opts->goal_factor, q, ttft_ns(q, s),
+			    tpot_ns(s));
 }
 
 static void served_gather(struct metrics_gather *g, uint32_t t, const struct mm_wl_request *q,
@@ -166,7 +172,7 @@ static void served_gather(struct metrics_gather *g, uint32_t t, const struct mm_
 	if (!is_complete(q, s))
 		return;
 	g->m.completed++;
-	if (g->slo && is_attained(g->slo, q, ttft, tpot)) {
+	if (g->slo && is_attained(g->slo->goal_ttft_ns, g->slo->goal_factor, q, ttft, tpot)) {
 		g->m.attained++;
 		g->attained_tokens += s->tokens;
 	}

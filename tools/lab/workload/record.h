@@ -84,6 +84,10 @@ static inline void mm_wl_record_token(struct mm_wl_record *record, uint32_t tena
 	record->window_tokens[tenant] += now_ns < record->window_ns;
 }
 
+/* Whether a request that was served in full did not attain the fixed goals of @opts. */
+bool mm_wl_is_late(const struct mm_wl_opts *opts, const struct mm_wl_request *request,
+		   const struct mm_wl_served *served);
+
 struct mm_wl_slo { /* unloaded medians of each tenant; 0 = no limit */
 	uint64_t ttft_median_ns[MM_WL_TENANTS_MAX], tpot_median_ns[MM_WL_TENANTS_MAX];
 	uint64_t turns_ns; /* allowance for TTFT: (tenants - 1) turns */

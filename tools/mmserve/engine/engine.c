@@ -108,7 +108,9 @@ static void kvman_report_load(void *context, const struct mm_kvman_load *load)
 					   .kv_chunks_used = load->chunks_used,
 					   .waiting = load->waiting,
 					   .running = load->running,
-					   .kv_chunks_queued = load->chunks_queued };
+					   .kv_chunks_queued = load->chunks_queued,
+					   .requests_done = e->stats.requests_done,
+					   .requests_late = e->stats.requests_late };
 
 	e->memory->ops->hint(e->memory, &hint);
 }
@@ -262,6 +264,13 @@ void mm_engine_done(struct mm_engine *e)
 }
 
 /* ---- requests ---- */
+
+/* Counts a request that was served, or waited in vain: mmd is told of both. */
+static void request_count(struct mm_engine *e, const struct mm_request *q)
+{
+	e->stats.requests_done++;
+	e->stats.requests_late += mm_request_is_late(q, &e->opts.goals);
+}
 
 static int request_finish(struct mm_engine *e, struct mm_request *q, double now_s)
 {
@@ -467,10 +476,12 @@ static int engine_take_results(struct mm_engine *e, const struct mm_sched_plan *
 	}
 	n = mm_sched_commit(&e->sched, now_ns(), e->finished);
 	for (uint32_t i = 0; i < n; i++) {
-		const int r = request_finish(e, &e->requests->all[e->finished[i]], now_s);
+		struct mm_request *q = &e->requests->all[e->finished[i]];
+		const int r = request_finish(e, q, now_s);
 
 		if (r)
 			return r;
+		request_count(e, q);
 	}
 	return 0;
 }
@@ -545,13 +556,17 @@ static int check_stuck(struct mm_engine *e, uint64_t now)
 {
 	const uint32_t seq = mm_kvman_stuck(&e->kvman, now);
 	struct mm_request *q;
+	int r;
 
 	if (seq == MM_KV_NONE)
 		return 0;
 	q = &e->requests->all[e->sched.seqs[seq].user];
 	q->preemptions = e->sched.seqs[seq].preemptions;
 	mm_sched_remove(&e->sched, seq, now);
-	return request_refuse(e, q, now, "no KV memory was granted for too long (--kv-timeout)");
+	r = request_refuse(e, q, now, "no KV memory was granted for too long (--kv-timeout)");
+	if (!r)
+		request_count(e, q);
+	return r;
 }
 
 static bool all_done(const struct mm_engine *e)

@@ -47,7 +47,8 @@ struct mm_engine_opts {
 	double time_scale;         /* seconds of the host in a second of the device */
 	/* Times of the device. Chunks that stay empty for kv_idle_ns are released. */
 	uint64_t kv_idle_ns;
-	uint64_t kv_timeout_ns;  /* a request that gets no KV for this long is refused */
+	struct mm_request_goals goals; /* what counts as late */
+	uint64_t kv_timeout_ns;        /* a request that gets no KV for this long is refused */
 	uint32_t break_permille; /* steps in 1000 that break off between two layers, and repeat */
 	uint64_t break_seed;
 	bool verify;

@@ -17,6 +17,8 @@
 
 #define AT(field)          MM_OPT_AT(struct mm_serve_options, field)
 #define SERVE_MS_MAX       (UINT64_MAX / (2 * MM_NS_PER_MS)) /* so that two can be added, in ns */
+#define GOAL_MAX_MS        (UINT64_C(24) * 3600 * 1000)
+#define GOAL_MAX_US        (GOAL_MAX_MS * 1000)
 #define TIME_SCALE_MAX     1e6
 #define GRAPHS_MAX         4096
 #define BATCH_MAX          4096
@@ -163,6 +165,14 @@ static const struct mm_opt serve_opts[] = {
 	  MM_OPT_NUMBER, AT(kv_keep_permille), .max = 1000, .unit = "permille", .preset = "0" },
 	{ "kv-timeout", "MS", "refuse a request that gets no memory so long", MM_OPT_NUMBER,
 	  AT(kv_timeout_ms), .min = 1, .max = SERVE_MS_MAX, .unit = "ms", .preset = "60000" },
+	{ "ttft-goal", "MS",
+	  "a request whose first token comes later than so long after its arrival is late, which "
+	  "mmd is told",
+	  MM_OPT_NUMBER, AT(ttft_goal_ms), .min = 1, .max = GOAL_MAX_MS, .unit = "ms",
+	  .otherwise = "none" },
+	{ "tpot-goal", "US", "a request with a longer mean time per further token is late",
+	  MM_OPT_NUMBER, AT(tpot_goal_us), .min = 1, .max = GOAL_MAX_US, .unit = "us",
+	  .otherwise = "none" },
 	{ "turns", "MODE", "compute in turn with others on the device that do", MM_OPT_CHOICE,
 	  AT(turn_mode), .choices = turn_choices, .preset = "none" },
 	{ "quantum", "MS",

@@ -40,6 +40,7 @@ struct mm_serve_options {
 	uint32_t swap_tokens;
 	uint64_t kv_idle_ms, kv_keep_permille;
 	uint64_t kv_timeout_ms;
+	uint64_t ttft_goal_ms, tpot_goal_us; /* 0: none */
 	uint32_t break_permille;
 	uint32_t limit;
 	uint32_t max_prompt;

@@ -180,6 +180,7 @@ static json_t *report_summary(struct report_totals *t, const struct mm_stats *s)
 		const char *key;
 		uint64_t value;
 	} counts[] = {
+		{ "requests_late", s->requests_late },
 		{ "preemptions", s->preemptions },
 		{ "steps", s->steps },
 		{ "steps_void", s->steps_void },

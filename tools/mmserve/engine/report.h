@@ -23,7 +23,9 @@ struct mm_samples {
 	size_t n, room;
 };
 
-struct mm_stats { /* counted by the engine */
+struct mm_stats {               /* counted by the engine */
+	uint64_t requests_done; /* served, or refused because no KV memory came */
+	uint64_t requests_late; /* of these, those that missed a goal */
 	uint64_t steps;
 	uint64_t steps_void;   /* repeated, because gates were aborted */
 	uint64_t steps_broken; /* how many of these the engine broke off */

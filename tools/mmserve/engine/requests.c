@@ -309,3 +309,17 @@ void mm_requests_done(struct mm_requests *q)
 	free(q->all);
 	*q = (struct mm_requests){ 0 };
 }
+
+bool mm_request_is_late(const struct mm_request *q, const struct mm_request_goals *goals)
+{
+	const uint32_t n = q->n_output;
+
+	if (!(goals->ttft_s > 0) && !(goals->per_token_s > 0))
+		return false;
+	if (q->error[0] || !n)
+		return true;
+	if (goals->ttft_s > 0 && q->times[0] - q->arrival_s > goals->ttft_s)
+		return true;
+	return goals->per_token_s > 0 && n > 1 &&
+	       q->times[n - 1] - q->times[0] > goals->per_token_s * (n - 1);
+}

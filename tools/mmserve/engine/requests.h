@@ -34,6 +34,11 @@ struct mm_request {
 	char error[160]; /* why the request was refused; "": it was not */
 };
 
+struct mm_request_goals {   /* 0: none */
+	double ttft_s;      /* from the arrival to the first token */
+	double per_token_s; /* mean time from one token to the next */
+};
+
 struct mm_requests {
 	struct mm_request *all; /* in order of arrival */
 	size_t n;
@@ -60,3 +65,6 @@ struct mm_requests_opts {
 int mm_requests_read(const char *path, bool csv, const struct mm_requests_opts *opts,
 		     struct mm_requests *ret_requests, char *err);
 void mm_requests_done(struct mm_requests *requests);
+
+/* Return: whether a request that ended missed a goal; one that was refused missed any. */
+bool mm_request_is_late(const struct mm_request *request, const struct mm_request_goals *goals);

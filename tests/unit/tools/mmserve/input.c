@@ -468,6 +468,29 @@ static void test_ids(void **state)
 	unlink(path);
 }
 
+static void test_goals(void **state)
+{
+	double times[] = { 12, 12.5, 13.5 };
+	struct mm_request q = { .arrival_s = 10, .n_output = 3, .times = times };
+	static const struct {
+		struct mm_request_goals goals;
+		bool late;
+	} cases[] = {
+		{ { 0, 0 }, false },    { { 2, 0 }, false },     { { 1.9, 0 }, true },
+		{ { 0, 0.75 }, false }, { { 0, 0.74 }, true },   { { 2, 0.75 }, false },
+		{ { 2, 0.74 }, true },  { { 1.9, 0.75 }, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++)
+		assert_true(mm_request_is_late(&q, &cases[i].goals) == cases[i].late);
+	q.n_output = 1; /* has no time per further token */
+	assert_false(mm_request_is_late(&q, &cases[4].goals));
+	strcpy(q.error, "no memory");
+	assert_true(mm_request_is_late(&q, &cases[1].goals));
+	assert_false(mm_request_is_late(&q, &cases[0].goals));
+}
+
 static void test_chunk_sizes(void **state)
 {
 	static const struct {
@@ -562,13 +585,10 @@ static void test_arena_layouts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),
-		cmocka_unit_test(test_good_configs),
-		cmocka_unit_test(test_bad_requests),
-		cmocka_unit_test(test_good_requests),
-		cmocka_unit_test(test_ids),
-		cmocka_unit_test(test_chunk_sizes),
-		cmocka_unit_test(test_fixed_chunk_sizes),
+		cmocka_unit_test(test_config),        cmocka_unit_test(test_good_configs),
+		cmocka_unit_test(test_bad_requests),  cmocka_unit_test(test_good_requests),
+		cmocka_unit_test(test_ids),           cmocka_unit_test(test_goals),
+		cmocka_unit_test(test_chunk_sizes),   cmocka_unit_test(test_fixed_chunk_sizes),
 		cmocka_unit_test(test_arena_layouts),
 	};
 

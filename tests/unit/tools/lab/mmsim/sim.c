@@ -144,6 +144,28 @@ static void steps_cost_what_they_cost(void **state)
 	tear_down(&f);
 }
 
+/* A request that takes as long as alone is late only where the goals leave it less. */
+static void late_requests_are_counted(void **state)
+{
+	for (uint32_t hurry = 0; hurry < 2; hurry++) {
+		const uint64_t second = hurry ? 0 : MM_NS_PER_S;
+		struct fixture f;
+		struct ms_sim *sim;
+
+		(void)state;
+		set_up(&f, "--shapes OPT-6.7B:50 --policy recompute --sharing spatial --rate 1 "
+			   "--seconds 1 --slo-ttft 0");
+		one_request(&f, 100, 20);
+		f.c.stream[0].request[0].alone_ttft_ns = second;
+		f.c.stream[0].request[0].alone_tpot_ns = second;
+		sim = case_run(&f);
+		assert_int_equal(sim->tenants[0].c.stats.requests_done, 1);
+		assert_int_equal(sim->tenants[0].c.stats.requests_late, hurry);
+		ms_sim_destroy(sim);
+		tear_down(&f);
+	}
+}
+
 /*
  * If two equal tenants compute at the same time, each takes twice as long, less the time of the
  * host's work.
@@ -538,6 +560,7 @@ int main(void)
 		cmocka_unit_test(events_come_in_order),
 		cmocka_unit_test(fifos_keep_their_order),
 		cmocka_unit_test(steps_cost_what_they_cost),
+		cmocka_unit_test(late_requests_are_counted),
 		cmocka_unit_test(who_computes_shares),
 		cmocka_unit_test(layer_by_layer),
 		cmocka_unit_test(cycling_steps_take_what_the_planner_says),
