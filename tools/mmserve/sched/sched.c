@@ -76,7 +76,7 @@ void mm_sched_done(struct mm_sched *s)
 
 /* ---- blocks that are wanted ---- */
 
-static uint32_t seq_wanted_blocks(const struct mm_sched *s, const struct mm_seq *q)
+uint32_t mm_sched_seq_wants(const struct mm_sched *s, const struct mm_seq *q)
 {
 	const uint64_t ahead = (uint64_t)mm_sched_blocks(s, q->total) + s->config.lookahead_blocks;
 
@@ -98,14 +98,9 @@ static void seq_want_more(struct mm_sched *s, struct mm_seq *q)
 	s->want_running++;
 }
 
-static uint64_t arena_blocks(const struct mm_sched *s)
-{
-	return (uint64_t)s->kv.n_chunks * s->kv.blocks_per_chunk;
-}
-
 uint32_t mm_sched_blocks_queued(struct mm_sched *s)
 {
-	const uint64_t arena = arena_blocks(s);
+	const uint64_t arena = mm_sched_arena_blocks(s);
 	uint32_t room = s->config.max_batch - s->n_running;
 
 	if (!s->want_known) {
@@ -122,7 +117,7 @@ uint32_t mm_sched_blocks_wanted(struct mm_sched *s)
 {
 	const uint64_t queued = mm_sched_blocks_queued(s);
 
-	return (uint32_t)MM_MIN(s->want_running + queued, arena_blocks(s));
+	return (uint32_t)MM_MIN(s->want_running + queued, mm_sched_arena_blocks(s));
 }
 
 /* ---- sequences ---- */
@@ -171,7 +166,7 @@ int mm_sched_add(struct mm_sched *s, uint32_t prompt, uint32_t output, uint64_t 
 	const uint32_t seq = s->free_seq;
 
 	if (!prompt || !output || limit > s->config.max_tokens ||
-	    mm_sched_blocks(s, (uint32_t)limit) > arena_blocks(s))
+	    mm_sched_blocks(s, (uint32_t)limit) > mm_sched_arena_blocks(s))
 		return MM_E_RANGE;
 	if (seq == MM_KV_NONE)
 		return MM_E_FULL;
@@ -181,7 +176,7 @@ int mm_sched_add(struct mm_sched *s, uint32_t prompt, uint32_t output, uint64_t 
 					.prompt = prompt,
 					.limit = (uint32_t)limit,
 					.total = prompt };
-	s->seqs[seq].want = seq_wanted_blocks(s, &s->seqs[seq]);
+	s->seqs[seq].want = mm_sched_seq_wants(s, &s->seqs[seq]);
 	sched_enqueue(s, seq);
 	*ret_seq = seq;
 	return 0;
@@ -217,11 +212,6 @@ static bool blocks_reserve(struct mm_sched *s, uint32_t seq, uint32_t tokens)
 	return true;
 }
 
-static bool is_prompt(const struct mm_seq *q)
-{
-	return q->total - q->computed > 1;
-}
-
 /* Takes @seq out of the batch and frees its blocks and its row. */
 static void seq_leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 {
@@ -235,7 +225,7 @@ static void seq_leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 	s->n_running--;
 	memmove(s->running + i, s->running + i + 1, (s->n_running - i) * sizeof(*s->running));
 	s->rows[s->config.max_batch - s->n_running - 1] = q->row;
-	s->n_prompts -= is_prompt(q);
+	s->n_prompts -= mm_seq_is_prompt(q);
 	s->want_running -= q->want;
 	s->want_known = false;
 }
@@ -244,7 +234,7 @@ static void seq_leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 
 int mm_sched_set_swap(struct mm_sched *s, uint32_t slots)
 {
-	const size_t blocks = arena_blocks(s);
+	const size_t blocks = mm_sched_arena_blocks(s);
 
 	s->slots = calloc(slots, sizeof(*s->slots));
 	s->plan.swaps = calloc(blocks, sizeof(*s->plan.swaps));
@@ -400,7 +390,7 @@ static void plan_running(struct mm_sched *s, uint64_t now_ns, bool may_grow)
 	for (uint32_t i = 0; i < s->n_running;) {
 		const uint32_t seq = s->running[i], last = s->running[s->n_running - 1];
 		const struct mm_seq *q = &s->seqs[seq];
-		const bool prompt = is_prompt(q);
+		const bool prompt = mm_seq_is_prompt(q);
 		const uint32_t tokens = prompt ? MM_MIN(q->total - q->computed, budget) : 1;
 
 		if (tokens && !blocks_reserve(s, seq, q->computed + tokens)) {
@@ -424,7 +414,7 @@ static void seq_enter(struct mm_sched *s, uint32_t seq)
 
 	q->state = MM_SEQ_RUNNING;
 	q->row = s->rows[s->config.max_batch - i - 1];
-	s->n_prompts += is_prompt(q);
+	s->n_prompts += mm_seq_is_prompt(q);
 	s->want_running += q->want;
 	s->want_known = false;
 	for (; i > 0 && s->seqs[s->running[i - 1]].order > q->order; i--)
@@ -506,10 +496,10 @@ uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_fini
 		const struct mm_sched_item *item = &s->plan.items[i];
 		struct mm_seq *q = &s->seqs[item->seq];
 
-		s->n_prompts -= is_prompt(q);
+		s->n_prompts -= mm_seq_is_prompt(q);
 		q->computed += item->tokens;
 		q->total += item->samples;
-		s->n_prompts += is_prompt(q);
+		s->n_prompts += mm_seq_is_prompt(q);
 		if (q->total < q->limit) {
 			seq_want_more(s, q);
 			continue;
@@ -626,141 +616,4 @@ int mm_sched_compact(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
 	mm_kvblocks_retire_chunk(&s->kv, chunk);
 	*ret_chunk = chunk;
 	return 0;
-}
-
-static const char *check_tables(const struct mm_sched *s, uint32_t seq, uint8_t *owned)
-{
-	const struct mm_seq *q = &s->seqs[seq];
-
-	for (uint32_t j = 0; j < q->n_blocks; j++) {
-		const uint32_t block = table_of(s, q)[j];
-
-		if (owned[block]++)
-			return "a block belongs to two sequences";
-		if (s->owner[block] != seq)
-			return "a block's owner does not have it";
-	}
-	return NULL;
-}
-
-static const char *check_rows(const struct mm_sched *s)
-{
-	mm_cleanup(mm_free_ptr) uint8_t *taken = calloc(1, s->config.max_batch);
-
-	mm_assert(taken != NULL);
-	for (uint32_t i = 0; i < s->config.max_batch; i++) {
-		const uint32_t row =
-			i < s->n_running ? s->seqs[s->running[i]].row : s->rows[i - s->n_running];
-
-		if (row >= s->config.max_batch || taken[row]++)
-			return "a row is lost, or has two owners";
-	}
-	return NULL;
-}
-
-static const char *check_running(const struct mm_sched *s, uint8_t *owned)
-{
-	uint64_t last = 0, want = 0;
-	uint32_t blocks = 0, prompts = 0;
-	const char *wrong = NULL;
-
-	for (uint32_t i = 0; i < s->n_running && !wrong; i++) {
-		const struct mm_seq *q = &s->seqs[s->running[i]];
-
-		if (q->state != MM_SEQ_RUNNING)
-			return "a running sequence's state is not its own";
-		if (i && q->order <= last)
-			return "the running are not in order of arrival";
-		last = q->order;
-		if (q->computed >= q->total || q->total >= q->limit)
-			return "a running sequence has nothing left to do";
-		if ((uint64_t)q->n_blocks * s->config.block_tokens < q->computed)
-			return "computed tokens have no block";
-		if (q->want != seq_wanted_blocks(s, q))
-			return "what a sequence wants was not kept up";
-		blocks += q->n_blocks;
-		prompts += is_prompt(q);
-		want += q->want;
-		wrong = check_tables(s, s->running[i], owned);
-	}
-	if (wrong)
-		return wrong;
-	if (prompts != s->n_prompts || want != s->want_running)
-		return "the sums over the running are not theirs";
-	return blocks == s->kv.used_blocks ? check_rows(s) : "a block in use belongs to nobody";
-}
-
-static const char *swap_slots_check(const struct mm_sched *s, const struct mm_seq *q,
-				    uint8_t *owned)
-{
-	uint32_t slot = q->slot;
-
-	if (q->n_slots != (q->computed ? mm_sched_blocks(s, q->computed) : 0))
-		return "a waiting sequence has computed tokens without a slot, or slots without";
-	for (uint32_t i = 0; i < q->n_slots; i++, slot = s->slots[slot])
-		if (owned[slot]++)
-			return "a slot belongs to two sequences";
-	return NULL;
-}
-
-static const char *check_free_slots(const struct mm_sched *s, uint32_t used, uint8_t *owned)
-{
-	uint32_t slot = s->free_slot;
-
-	for (uint32_t i = 0; i < s->free_slots; i++, slot = s->slots[slot])
-		if (owned[slot]++)
-			return "a free slot is somebody's";
-	return used + s->free_slots == s->n_slots ? NULL : "a slot is lost";
-}
-
-static const char *check_waiting(const struct mm_sched *s)
-{
-	mm_cleanup(mm_free_ptr) uint8_t *owned = calloc(1, s->n_slots + 1);
-	const char *wrong = NULL;
-	uint32_t n = 0, slots = 0, last = MM_KV_NONE;
-
-	mm_assert(owned != NULL);
-
-	for (uint32_t i = s->queue; i != MM_KV_NONE; i = s->seqs[i].next, n++) {
-		const struct mm_seq *q = &s->seqs[i];
-
-		if (q->state != MM_SEQ_WAITING || q->n_blocks)
-			return "a waiting sequence holds something";
-		wrong = wrong ? wrong : swap_slots_check(s, q, owned);
-		slots += q->n_slots;
-		if (q->next != MM_KV_NONE && s->seqs[q->next].order <= q->order)
-			return "the waiting are not in order of arrival";
-		if (q->want != seq_wanted_blocks(s, q))
-			return "what a sequence wants was not kept up";
-		last = i;
-	}
-	if (last != MM_KV_NONE && last != s->tail)
-		return "the queue's tail is not its last";
-	wrong = wrong ? wrong : check_free_slots(s, slots, owned);
-	if (!wrong && n != s->n_waiting)
-		return "the queue's length is not its count";
-	return wrong;
-}
-
-static const char *free_seqs_check(const struct mm_sched *s)
-{
-	uint32_t n = s->n_running + s->n_waiting;
-
-	for (uint32_t i = s->free_seq; i != MM_KV_NONE; i = s->seqs[i].next, n++)
-		if (s->seqs[i].state != MM_SEQ_FREE || n == s->config.max_seqs)
-			return "the list of free sequences is broken";
-	return n == s->config.max_seqs ? NULL : "a sequence is lost";
-}
-
-const char *mm_sched_check(const struct mm_sched *s)
-{
-	mm_cleanup(mm_free_ptr) uint8_t *owned = calloc(1, arena_blocks(s));
-	const char *wrong = mm_kvblocks_check(&s->kv);
-
-	mm_assert(owned != NULL);
-	if (!wrong)
-		wrong = check_running(s, owned);
-	if (!wrong)
-		wrong = check_waiting(s);
-	return wrong ? wrong : free_seqs_check(s);
 }

@@ -76,6 +76,12 @@ struct mm_seq {
 	uint32_t next; /* next in the queue, or next free sequence; MM_KV_NONE: none */
 };
 
+/* Return: whether a sequence has more than one token to compute. */
+static inline bool mm_seq_is_prompt(const struct mm_seq *seq)
+{
+	return seq->total - seq->computed > 1;
+}
+
 struct mm_sched_item {
 	uint32_t seq;
 	uint32_t first;  /* position of the first token to compute */
@@ -150,6 +156,15 @@ int mm_sched_set_swap(struct mm_sched *s, uint32_t slots);
  * was being swapped in, the plan's items are void.
  */
 void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns);
+
+/* Return: the blocks of all chunks. */
+static inline uint64_t mm_sched_arena_blocks(const struct mm_sched *s)
+{
+	return (uint64_t)s->kv.n_chunks * s->kv.blocks_per_chunk;
+}
+
+/* Return: the blocks that a sequence wants, those ahead of need included. */
+uint32_t mm_sched_seq_wants(const struct mm_sched *s, const struct mm_seq *seq);
 
 /* Return: the blocks that @tokens tokens take. */
 uint32_t mm_sched_blocks(const struct mm_sched *s, uint32_t tokens);
