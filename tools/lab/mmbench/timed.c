@@ -17,7 +17,6 @@
 #include "tools/lab/common/procs.h"
 #include "tools/lab/mmbench/report.h"
 #include "tools/lab/mmbench/run.h"
-#include "tools/mmserve/sched/kvman.h"
 #include "tools/lab/workload/alone.h"
 #include "tools/lab/workload/knobs.h"
 #include "tools/lab/workload/report.h"
@@ -52,7 +51,7 @@ struct policy_run {
 	struct mm_wl_record *record;
 	uint32_t tenant[MM_WL_TENANTS_MAX]; /* the case's index of the run's i-th tenant */
 	char profile[PATH_MAX + 256], controller[1024], quantum[24], quantum_max[12], scale[24],
-		swap[24];
+		swap[24], keep[12];
 	struct mm_run_plan plan;
 };
 
@@ -224,16 +223,9 @@ static void set_flags(struct policy_run *one)
 	const char *const mmd[] = { "--controller", one->controller, "--turn-quantum-max",
 				    one->quantum_max, NULL };
 	/* mmserve schedules as vLLM V1 does (Documentation/baseline.md). */
-	const char *const mmserve[] = { "--kv-dtype",
-					"f16",
-					"--time-scale",
-					one->scale,
-					"--device-times",
-					"--admit",
-					"full",
-					"--kv-keep",
-					MM_KVMAN_KEEP_PERMILLE_TEXT,
-					NULL };
+	const char *const mmserve[] = { "--kv-dtype",     "f16",     "--time-scale", one->scale,
+					"--device-times", "--admit", "full",         "--kv-keep",
+					one->keep,        NULL };
 	const char *const turns[] = { "--turns", mm_wl_turns_name(o->turns), "--quantum",
 				      one->quantum, NULL };
 	const char *const swap[] = { "--swap", one->swap, NULL };
@@ -245,6 +237,7 @@ static void set_flags(struct policy_run *one)
 	snprintf(one->scale, sizeof(one->scale), "%" PRIu64, one->t->dilation);
 	snprintf(one->quantum, sizeof(one->quantum), "%" PRIu64, o->quantum_ms * one->t->dilation);
 	snprintf(one->quantum_max, sizeof(one->quantum_max), "%d", MM_WL_QUANTUM_MAX_MS);
+	snprintf(one->keep, sizeof(one->keep), "%" PRIu32, o->kv_keep_permille);
 	snprintf(one->swap, sizeof(one->swap), "%" PRIu64, o->swap_bytes);
 	words_add(&one->plan.mmd, mmd);
 	words_add(&one->plan.mmserve, mmserve);

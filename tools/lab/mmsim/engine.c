@@ -155,7 +155,8 @@ int ms_engine_init(struct ms_tenant *t)
 	if (r)
 		return r;
 	config.share_chunks = t->chunks_share;
-	config.keep_chunks = (uint32_t)((uint64_t)t->chunks_share * MM_KVMAN_KEEP_PERMILLE / 1000);
+	config.keep_chunks =
+		(uint32_t)((uint64_t)t->chunks_share * t->sim->opts.wl->kv_keep_permille / 1000);
 	config.fixed = t->e.fixed;
 	t->e.pieces = calloc(MM_SWAP_LOTS, sizeof(*t->e.pieces));
 	t->e.finished = calloc(t->e.sched.config.max_batch, sizeof(*t->e.finished));

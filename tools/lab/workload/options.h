@@ -90,6 +90,7 @@ struct mm_wl_opts {
 	uint32_t max_seqs;
 	uint32_t batched_tokens; /* or _AUTO, until mm_wl_tokens_set() (knobs.h) */
 	uint32_t block_tokens;
+	uint32_t kv_keep_permille;
 	uint32_t slots;        /* 0 = auto */
 	uint32_t goal_ttft_ms; /* a request's goals: record.h */
 	double goal_factor;

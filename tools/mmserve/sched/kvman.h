@@ -66,13 +66,6 @@ struct mm_kvman_config {
 #define MM_KVMAN_RETRY_NS  (100 * MM_NS_PER_MS)
 
 /*
- * The part of the share that engines keep whose times are measured: an engine that released all of
- * its chunks would wait for a grant at the next request.
- */
-#define MM_KVMAN_KEEP_PERMILLE      125u
-#define MM_KVMAN_KEEP_PERMILLE_TEXT "125"
-
-/*
  * The default of mm_sched_config.swap_tokens. A step reads all weights, however many tokens it
  * computes. On devices that can do some hundred operations for each byte that they read, to compute
  * this few tokens again makes a step hardly longer, whereas a copy out and a copy in stop the

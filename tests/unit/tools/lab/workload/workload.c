@@ -96,6 +96,7 @@ static void test_defaults(void **state)
 	assert_true(o.policy[3].unlimited && !o.policy[2].unlimited);
 	assert_int_equal(o.max_seqs, 256);
 	assert_int_equal(o.batched_tokens, MM_WL_TOKENS_AUTO);
+	assert_int_equal(o.kv_keep_permille, 125);
 	assert_true(fabs(o.tenant[0].rate - 4.0 / 3) < 1e-12);
 	assert_true(o.swap_bytes == MM_WL_SWAP_AUTO);
 }
