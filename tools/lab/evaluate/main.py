@@ -341,10 +341,17 @@ def evaluate_bars(arguments: argparse.Namespace, head: dict, evaluation: Evaluat
     return 1 if runner.failures else 0
 
 
+def take_commit(output: Any) -> str:
+    """Takes the commit out of mmsim's JSON."""
+    commit = output.get("commit") if isinstance(output, dict) else None
+    if not isinstance(commit, str):
+        raise runs.MalformedError("no commit in the JSON")
+    return commit
+
+
 def read_commit(runner: barruns.Runner) -> str:
     """Returns the commit of today's simulator."""
-    task = runs.Task("today-commit", ("--bound", "--rate", "4", "--seconds", "1"),
-                     lambda output: str(output["commit"]))
+    task = runs.Task("today-commit", ("--bound", "--rate", "4", "--seconds", "1"), take_commit)
     try:
         return runner.simulators["today"].run(task)
     except runs.RunError as error:

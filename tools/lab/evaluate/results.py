@@ -16,9 +16,10 @@ from .stats import Ratio, paired_ratio
 GAIN_LEAST = 0.02
 
 # What of a run's results is kept, and goes into evaluation.json.
-KEYS = ("throughput_tok_s", "goodput_tok_s", "ttft_p50_s", "ttft_p99_s", "tbt_p50_s", "tbt_p99_s",
-        "preemptions", "bytes_streamed", "plan_changes", "kv_peak_bytes")
-WINDOW_KEYS = ("throughput_tok_s", "goodput_tok_s")
+KEYS = ("throughput_tok_s", "window_tok_s", "attainment", "attained_tok_s", "jain", "ttft_p50_s",
+        "ttft_p99_s", "tbt_p50_s", "tbt_p99_s", "preemptions", "bytes_streamed", "plan_changes",
+        "kv_peak_bytes")
+WINDOW_KEYS = ("throughput_tok_s", "window_tok_s", "attainment")
 
 
 def quotient(a: float, b: float) -> float:

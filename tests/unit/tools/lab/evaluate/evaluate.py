@@ -21,7 +21,8 @@ PATIENCE_S = 300
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BUILD / "share" / "mmd"))
-from evaluate import cases, charts, points, report, results, runs, stats, targets  # noqa: E402
+from evaluate import (barcases, barreport, barruns, bars, cases, charts, pays, points,  # noqa: E402
+                      report, results, runs, stats, targets)
 
 # A simulator whose numbers follow from its command line. It writes each line to the file $FAKE_LOG;
 # a line with $FAKE_FAIL fails, one with $FAKE_DIE is killed, one with $FAKE_HANG stays for good.
@@ -50,22 +51,28 @@ def number(*salt):
     return 1 + zlib.crc32(repr((words, salt)).encode()) % 1000 / 100
 if "--bound" in words:
     windows = int(words[words.index("--windows") + 1]) if "--windows" in words else 1
-    print(json.dumps({"throughput_tok_s": number(), "kv_fits_bytes": number(1),
+    print(json.dumps({"commit": "abc", "throughput_tok_s": number(), "kv_fits_bytes": number(1),
                       "windows": [{"busy_s": number(w)} for w in range(windows)]}))
     sys.exit()
 keys = KEYS
-print(json.dumps({"results": {
-    policy: {**{key: number(policy, key) for key in keys},
-             "windows": [{key: number(policy, key, w) for key in keys} for w in range(3)]}
+tenants = words[words.index("--combo") + 1] == "C1" and 3 or 2 if "--combo" in words else 12
+def numbers(*salt):
+    return {**{key: number(*salt, key) for key in keys},
+            "attainment": max(0.0, 1 - 0.1 * float(words[words.index("--rate") + 1].split(",")[0])),
+            "tenants": [{key: number(*salt, key, t) for key in keys} for t in range(tenants)]}
+print(json.dumps({"commit": "abc", "results": {
+    policy: {**numbers(policy), "windows": [numbers(policy, w) for w in range(3)]}
     for policy in words[words.index("--policy") + 1].split(",")}}))
-""".replace("KEYS", repr(results.KEYS))
+""".replace("KEYS", repr(tuple(dict.fromkeys(
+    (*results.KEYS, *barruns.KEYS, *barruns.TENANT_KEYS)))))
 
 
 def run_of(throughput, peak=0, preemptions=1, streamed=0):
     """The numbers of a run: of each policy, with two windows around its throughput."""
     run = {}
     for policy, value in throughput.items():
-        run[policy] = {"throughput_tok_s": value, "goodput_tok_s": value, "ttft_p50_s": 1.0,
+        run[policy] = {"throughput_tok_s": value, "window_tok_s": value, "attainment": 0.5,
+                       "attained_tok_s": value / 2, "jain": 1.0, "ttft_p50_s": 1.0,
                        "ttft_p99_s": 100 / value if value else 0.0, "tbt_p50_s": 0.4,
                        "tbt_p99_s": 0.5, "preemptions": preemptions, "bytes_streamed": streamed,
                        "plan_changes": 0, "kv_peak_bytes": peak}
@@ -275,6 +282,84 @@ class Arithmetic(unittest.TestCase):
                 points.take_saturation(bad)
 
 
+class Bars(unittest.TestCase):
+    def test_search(self):
+        """A coarse grid and small steps find the top of a hill, and look at no point twice."""
+        looked = []
+
+        def score(points_):
+            looked.extend(points_)
+            return [-math.inf if x > 30 else -(x - 17) ** 2 - (y - 23) ** 2 for x, y in points_]
+        levels = [tuple(range(0, 41, 10)), tuple(range(0, 41, 10))]
+        self.assertEqual(barruns.search_grid(levels, (4, 2, 1), score), (17, 23))
+        self.assertEqual(len(looked), len(set(looked)))
+        self.assertLess(len(looked), 100)
+        self.assertEqual(barruns.search_grid([(0, 5)], (1,), lambda found: [0.0] * len(found)),
+                         (0,))
+
+    def test_bisection(self):
+        for limit in (0.05, 0.4, 3.1):
+            rates = []
+
+            def attained(rate):
+                rates.append(rate)
+                return 1.0 if rate <= limit else 0.5
+            found = barruns.bisect_rate(attained, 0.9, 0.02, 4)
+            self.assertTrue(limit / 1.04 <= found <= limit)
+            self.assertLess(len(rates), 14)
+        self.assertEqual(barruns.bisect_rate(lambda rate: 0.5, 0.9, 0.02, 4), 0)
+        self.assertEqual(barruns.bisect_rate(lambda rate: 1.0, 0.9, 0.02, 4), 4)
+
+    def test_verdicts(self):
+        ratio = stats.Ratio(1.02, 0.97, 1.07, 8)
+        self.assertEqual(bars.judge(ratio, 0.99), "reached")
+        self.assertEqual(bars.judge(ratio, 0.99, low=True), "unsure")
+        self.assertEqual(bars.judge(ratio, 1.05), "missed")
+        self.assertEqual(bars.judge(stats.Ratio(0.9, 0.8, 0.98, 8), 0.99, low=True), "missed")
+        self.assertEqual(bars.judge(stats.Ratio(), 0.99), "–")
+        self.assertEqual(bars.judge(stats.paired_ratio([0], [1]), 0.99, low=True), "missed")
+        self.assertEqual([bars.judge_most(value, 2) for value in (2, 2.1, math.nan)],
+                         ["reached", "missed", "–"])
+
+    def test_where_it_pays(self):
+        def case(where, ratio, points_):
+            return pays.Compared(where, stats.Ratio(ratio, ratio, ratio, 1), points_)
+        text = pays.pays_paragraph([case("A", 1.5, 0.1), case("A", 1.5, 0.3), case("B", 1.0, 0.0),
+                                    case("C", 1.5, -0.1), case("D", 1.0, -0.1),
+                                    case("E", math.nan, 0)])
+        self.assertIn("recompute and elastic: A (2: × 1.50, +20 points).", text)
+        self.assertIn("(within 2 %): B (1: × 1.00, +0 points).", text)
+        self.assertIn("for the other**: C (1: × 1.50, -10 points).", text)
+        self.assertIn("costs**: D (1: × 1.00, -10 points).", text)
+        self.assertIn("costs**: nowhere.", pays.pays_paragraph([case("A", 1.5, 0.1)]))
+
+    def test_cases(self):
+        """Each case has a name of its own, and mmsim takes its line."""
+        for sizes in (barcases.Sizes(quick=True, trace="t"), barcases.Sizes()):
+            grid = list(barcases.list_grid(sizes))
+            self.assertEqual(len({case.name for case in grid}), len(grid))
+        sizes = barcases.Sizes(seconds=1, windows=1)
+        lines = [barcases.Case(device, models, mode, 1.0, arrivals, lengths, whole)
+                 .words(sizes, 1) for device in barcases.DEVICES for models in bars.LAYERS
+                 for mode, arrivals, lengths, whole in (("quantum", "bursts", "sharegpt", False),
+                                                        ("space", "steady", "alpaca", True))]
+        day = (*barcases.DAY_FLAGS.split(), "--seconds", "20", "--sharing", "spatial")
+        for line in (*lines, day):
+            done = subprocess.run([BIN / "mmsim", "--json", *line, "--policy", "recompute"],
+                                  capture_output=True, text=True, timeout=PATIENCE_S)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = barruns.take_case(["recompute"], json.loads(done.stdout))["recompute"]
+            self.assertEqual(len(found.tenants), len(found.tenant_windows))
+            self.assertEqual(found.over(found, "throughput_tok_s").ratio, 1)
+        layers = {name: json.loads(subprocess.run(
+            [BIN / "mmsim", "--json", "--combo", name, "--policy", "recompute", "--seconds", "1"],
+            capture_output=True, text=True, timeout=PATIENCE_S).stdout)["tenants"]
+            for name in bars.LAYERS}
+        for name, tenants in layers.items():
+            self.assertEqual(tuple(t["layers"] for t in tenants), bars.LAYERS[name])
+            self.assertEqual(tuple(t["model"] for t in tenants), bars.SHAPES[name])
+
+
 class Running(unittest.TestCase):
     def setUp(self):
         place = tempfile.TemporaryDirectory(prefix="mm-evaluate-")
@@ -320,6 +405,46 @@ class Running(unittest.TestCase):
                           for path in sorted(folder.rglob("*")) if path.is_file()})
         self.assertEqual(texts[0], texts[1])
         self.assertIn("evaluation.json", texts[0])
+
+    def test_bars(self):
+        """All groups, beside another build; a second call plays nothing; --only makes a part."""
+        today = self.root / "today" / "bin"
+        today.mkdir(parents=True)
+        (today / "mmsim").write_text(FAKE + "\n")
+        (today / "mmsim").chmod(0o755)
+
+        def judged(*words):
+            command = [str(word) for word in (
+                BIN / "mmevaluate", "--quick", "--bars", "--today", self.root / "today", "--out",
+                self.root / "out", "--simulator", self.fake, "--jobs", "4", *words)]
+            return subprocess.run(command, env=self.env(), capture_output=True, text=True,
+                                  timeout=PATIENCE_S, cwd=self.root)
+        done = judged()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, f"{self.root}/out/bars.md\n")
+        self.assertGreater(self.lines_run(), 300)
+        text = (self.root / "out" / "bars.md").read_text()
+        self.assertIn("**Where remapping pays**", text.split("\n")[2])
+        for group, title in bars.GROUPS.items():
+            self.assertIn(f"## {group}: {title}", text)
+        numbers = json.loads((self.root / "out" / "bars.json").read_text())
+        self.assertEqual((numbers["schema"], numbers["today"], numbers["failures"]), (1, "abc", []))
+        self.assertEqual({row["group"] for row in numbers["rows"]}, set(bars.GROUPS))
+        self.assertEqual({row["verdict"] for row in numbers["rows"]},
+                         {"reached", "unsure", "missed", "–"})
+        # The fake's attainment falls by a tenth with each request/s.
+        capacity = {(entry["case"], entry["policy"], entry["build"]): entry["requests_s"]
+                    for entry in numbers["found"]["capacity"]}
+        self.assertTrue(0.96 < capacity["gh200-C1-quantum", "remap", "ours"] <= 1)
+        again = judged("--json")
+        self.assertEqual(json.loads(again.stdout)["rows"], numbers["rows"])
+        self.assertEqual(self.lines_run(), 0)
+        self.assertEqual(judged("--only", "light").returncode, 0)
+        self.assertNotIn("## ideal", (self.root / "out" / "bars.md").read_text())
+        self.refused(2, "--only ideal: give --bars", only="ideal")
+        self.refused(2, "--only fig17: not a bar", "--bars")
+        self.refused(2, "--today is for --bars", "--today", self.root)
+        self.refused(1, "cannot run today's simulator", "--bars", "--today", self.root, only="day")
 
     def test_json(self):
         done = self.evaluate("--json", "--seed", "7")
