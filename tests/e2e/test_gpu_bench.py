@@ -121,6 +121,29 @@ def test_gemm():
     assert part["outcome"] == "absent" and "/nowhere/libcublas.so" in part["why"], part
 
 
+def test_sharing_finds_the_modelled_device():
+    """Of a modelled device gpubench finds the price of copies that the profile states, and that stalls are used."""
+    # A host that is late leaves the device idle, so its second takes ten of the host.
+    code, text, errors = gpu("sharing", "--quick", "--repeat", 3, "--json", MM_SOFTGPU_DILATION="10",
+                             MM_SOFTGPU_PROFILE="gh200-96,link_slows_in=60,link_slows_out=200")
+    assert code == 0, errors
+    result = json.loads(text)
+    assert result["modelled"]
+    rows = {row["name"]: row for row in result["results"]}
+    for row in rows.values():
+        check_row(row)
+    assert abs(rows["link_slows_in"]["link_slows_permille"] - 60) < 10
+    assert abs(rows["link_slows_out"]["link_slows_permille"] - 200) < 10
+    assert abs(rows["link_slows_both"]["link_slows_permille"] - 260) < 15
+    assert abs(rows["link_slows_in"]["h2d_bytes_per_s"] / 419e9 - 1) < 0.05
+    # Two that compute share the device by halves; what one of them leaves, the other has.
+    assert 1.8 < rows["beside_computing"]["ratio"] < 2.4
+    assert rows["stall_credit"]["ratio"] < 0.75
+    assert 0.2 < rows["stall_credit"]["left_part"] < 0.5
+    assert 0.7 < rows["stall_credit"]["credit"] < 1.3
+    assert 500 <= rows["stall_credit"]["rho_permille"] < 650
+
+
 def test_a_part_that_fails_costs_no_other(root):
     out = root / "out.jsonl"
     code, text, errors = gpu("scrub,grant", "--quick", "--repeat", 1, "--json", "--out", out,

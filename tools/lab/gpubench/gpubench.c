@@ -31,9 +31,9 @@
 
 /* Groups run in this order; those with a goal come first. */
 const struct mm_gpu_group *const mm_gpu_groups[] = {
-	&mm_gpu_stream,    &mm_gpu_grant,   &mm_gpu_decode, &mm_gpu_overhead,
-	&mm_gpu_attention, &mm_gpu_gemm,    &mm_gpu_memops, &mm_gpu_scrub,
-	&mm_gpu_pages,     &mm_gpu_kernels, NULL,
+	&mm_gpu_stream,    &mm_gpu_grant,   &mm_gpu_decode,  &mm_gpu_overhead,
+	&mm_gpu_attention, &mm_gpu_gemm,    &mm_gpu_memops,  &mm_gpu_scrub,
+	&mm_gpu_pages,     &mm_gpu_kernels, &mm_gpu_sharing, NULL,
 };
 
 struct gpu {
