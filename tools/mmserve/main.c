@@ -190,6 +190,7 @@ static int start_engine(struct serve *s)
 		.kv_share_bytes = s->o.kv_share_bytes,
 		.swap_bytes = s->o.swap_bytes,
 		.swap_tokens = s->o.swap_tokens,
+		.slice_tokens = s->o.slice_tokens,
 		.kv_keep_permille = (uint32_t)s->o.kv_keep_permille,
 		.kv_idle_ns = s->o.kv_idle_ms * MM_NS_PER_MS,
 		.kv_timeout_ns = s->o.kv_timeout_ms * MM_NS_PER_MS,

@@ -118,6 +118,7 @@ static int init_sched(struct ms_tenant *t)
 		.kv_blocks_per_chunk = t->kv.blocks_per_chunk,
 		.lookahead_blocks = MM_KVMAN_LOOKAHEAD_BLOCKS,
 		.swap_tokens = MM_KVMAN_SWAP_TOKENS,
+		.slice_tokens = t->sim->opts.slice_tokens,
 		.admit = t->sim->opts.admit,
 	};
 

@@ -30,6 +30,7 @@ struct program {
 	uint32_t plans; /* 0: not given; 1: the same for all */
 	uint32_t step_us;
 	enum mm_admit admit;
+	uint32_t slice_tokens;
 	uint32_t broken_permille;
 	bool check;
 	bool bound; /* print the bound, play nothing */
@@ -106,6 +107,10 @@ static const struct mm_opt mmsim_options[] = {
 	  .preset = MS_STEP_US_TEXT, .max = STEP_US_MAX, .unit = "us" },
 	{ "admit", "NAME", "let in a request that waits when there is memory", MM_OPT_CHOICE,
 	  AT(admit), .preset = "full", .choices = admit_choices },
+	{ "slice-tokens", "N",
+	  "a request that waits and does not fit takes the place of those that have had N tokens "
+	  "since they were let in, which go on later from --swap; for links of 150 GB/s and more",
+	  MM_OPT_NUMBER, AT(slice_tokens), .max = UINT32_MAX, .otherwise = "never" },
 	{ "broken-steps", "N",
 	  "of a thousand steps of each tenant so many break off before a layer drawn by the seed",
 	  MM_OPT_NUMBER, AT(broken_permille), .preset = "0", .max = BROKEN_MAX },
@@ -222,6 +227,7 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 				.plans = p->plans ? p->plan : NULL,
 				.step_ns = p->step_us * MS_US,
 				.admit = p->admit,
+				.slice_tokens = p->slice_tokens,
 				.broken_permille = p->broken_permille,
 				.check = p->check ? 1 : CHECK_EVERY,
 				.trace = details ? p->trace : NULL };

@@ -264,6 +264,7 @@ struct ms_opts {
 	const struct ms_plan *plans; /* of each tenant, by hand; NULL: mmd decides */
 	uint64_t step_ns;            /* time of the engine's thread for each step */
 	enum mm_admit admit;
+	uint32_t slice_tokens;    /* for mm_sched_config */
 	uint32_t broken_permille; /* share of steps that break off, each before some layer */
 	uint32_t check; /* events of a core from one check of all invariants to the next */
 	FILE *trace;    /* gets a line for each tenant with each sample of statistics; NULL: none */

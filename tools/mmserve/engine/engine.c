@@ -159,6 +159,7 @@ static int engine_init_sched(struct mm_engine *e, uint32_t max_tokens)
 		.kv_blocks_per_chunk = e->kv.blocks_per_chunk,
 		.lookahead_blocks = MM_KVMAN_LOOKAHEAD_BLOCKS,
 		.swap_tokens = e->opts.swap_tokens,
+		.slice_tokens = e->opts.slice_tokens,
 		.admit = e->opts.admit,
 	};
 

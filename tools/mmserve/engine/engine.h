@@ -43,6 +43,7 @@ struct mm_engine_opts {
 	uint64_t kv_share_bytes;   /* 0: as much as the batch can ever use */
 	uint64_t swap_bytes;       /* 0: none; MM_SWAP_AUTO: chosen by the memory's policy */
 	uint32_t swap_tokens;      /* for mm_sched_config */
+	uint32_t slice_tokens;     /* for mm_sched_config */
 	uint32_t kv_keep_permille; /* part of the share that is kept although it is empty */
 	double time_scale;         /* seconds of the host in a second of the device */
 	/* Times of the device. Chunks that stay empty for kv_idle_ns are released. */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "libclient/support/cleanup.h"
 
 uint32_t mm_sched_blocks(const struct mm_sched *s, uint32_t tokens)
 {
@@ -413,6 +412,7 @@ static void seq_enter(struct mm_sched *s, uint32_t seq)
 	uint32_t i = s->n_running++;
 
 	q->state = MM_SEQ_RUNNING;
+	q->resumed = q->total;
 	q->row = s->rows[s->config.max_batch - i - 1];
 	s->n_prompts += mm_seq_is_prompt(q);
 	s->want_running += q->want;
@@ -422,24 +422,68 @@ static void seq_enter(struct mm_sched *s, uint32_t seq)
 	s->running[i] = seq;
 }
 
+/* Return: the blocks that must be free to admit @q, which then computes @tokens. */
+static uint32_t entry_blocks(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
+{
+	switch (s->config.admit) {
+	case MM_ADMIT_WHOLE:
+		return mm_sched_blocks(s, MM_MIN(q->total + 1, q->limit));
+	case MM_ADMIT_FULL:
+		return mm_sched_blocks(s, q->total);
+	default:
+		return mm_sched_blocks(s, q->computed + tokens);
+	}
+}
+
 /*
- * May the oldest waiting sequence be admitted, and compute @tokens? With MM_ADMIT_CHUNK all its
- * tokens and one more must fit into the chunks that do not drain, else it would preempt itself for
- * ever.
+ * With MM_ADMIT_CHUNK all tokens of a sequence and one more must fit into the chunks that do not
+ * drain, else it would preempt itself for ever.
  */
 static bool seq_fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
 {
 	const struct mm_kvblocks *kv = &s->kv;
 	const uint32_t whole = mm_sched_blocks(s, MM_MIN(q->total + 1, q->limit));
 
-	switch (s->config.admit) {
-	case MM_ADMIT_WHOLE:
-		return whole <= kv->free_blocks;
-	case MM_ADMIT_FULL:
-		return mm_sched_blocks(s, q->total) <= kv->free_blocks;
-	default:
-		return mm_sched_blocks(s, q->computed + tokens) <= kv->free_blocks &&
-		       whole <= (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk;
+	return entry_blocks(s, q, tokens) <= kv->free_blocks &&
+	       (s->config.admit < MM_ADMIT_CHUNK ||
+		whole <= (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk);
+}
+
+/* Has a running sequence had its slice, and would its tokens fit into @slots? */
+static bool slice_is_over(const struct mm_sched *s, const struct mm_seq *q, uint32_t slots)
+{
+	return !mm_seq_is_prompt(q) && q->total - q->resumed >= s->config.slice_tokens &&
+	       mm_sched_blocks(s, q->computed) <= slots;
+}
+
+/*
+ * Swaps out sequences whose slices are over, those first that were admitted first, until the oldest
+ * waiting one fits; none if it would not.
+ */
+static void slices_end(struct mm_sched *s, uint64_t now_ns)
+{
+	const struct mm_seq *head = &s->seqs[s->queue];
+	const uint32_t tokens = MM_MIN(head->total - head->computed, s->config.max_batched_tokens);
+	const uint32_t need = entry_blocks(s, head, tokens);
+	uint32_t free = s->kv.free_blocks, slots = s->free_slots, n = 0;
+
+	for (uint32_t i = 0; i < s->n_running && free < need; i++) {
+		const struct mm_seq *q = &s->seqs[s->running[i]];
+
+		if (!slice_is_over(s, q, slots))
+			continue;
+		free += q->n_blocks;
+		slots -= mm_sched_blocks(s, q->computed);
+		n++;
+	}
+	if (free < need)
+		return;
+	for (uint32_t i = 0; n; n--) {
+		while (!slice_is_over(s, &s->seqs[s->running[i]], s->free_slots))
+			i++;
+		s->seqs[s->running[i]].order = s->next_order++;
+		seq_preempt(s, s->running[i], true, now_ns);
+		s->slices++;
 	}
 }
 
@@ -478,6 +522,9 @@ const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, b
 {
 	const struct mm_sched_plan *p = plan_nothing(s);
 
+	if (s->config.slice_tokens && s->queue != MM_KV_NONE && !may_grow && !mm_sched_owed(s) &&
+	    s->n_running < s->config.max_batch)
+		slices_end(s, now_ns);
 	plan_running(s, now_ns, may_grow);
 	/*
 	 * A sequence that was just preempted must not be admitted again by the same step, and

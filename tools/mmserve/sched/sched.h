@@ -16,10 +16,13 @@
  * Threading:  none; the caller's.
  * Cost:       a step takes some nanoseconds for each running sequence, and nothing for waiting
  *             sequences, for chunks, or for blocks that stay where they are.
+ *             With slice_tokens and a swap space, a sequence that waits and does not fit takes the
+ *             place of those that have had so many tokens since they were admitted: these are
+ *             swapped out and go to the end of the queue.
  * Invariants: mm_sched_check(). Admission and preemption follow one order, first come first served:
- *             the youngest is preempted, the oldest admitted; no sequence starves. Only for
- *             reclaimed chunks the cheapest sequence is preempted, and never the oldest while
- *             others run.
+ *             the youngest is preempted, the oldest admitted; no sequence starves, since only a
+ *             slice that it has had makes one younger. Only for reclaimed chunks the cheapest
+ *             sequence is preempted, and never the oldest while others run.
  * Limits:     those of struct mm_sched_config, preallocated.
  */
 #pragma once
@@ -48,6 +51,7 @@ struct mm_sched_config {
 	uint32_t kv_blocks_per_chunk;
 	uint32_t lookahead_blocks; /* blocks to request for each sequence ahead of need */
 	uint32_t swap_tokens;      /* a sequence with fewer computed tokens is evicted unswapped */
+	uint32_t slice_tokens; /* output after which a sequence makes room; 0: at its end only */
 	enum mm_admit admit;
 };
 
@@ -61,7 +65,7 @@ enum mm_seq_state { MM_SEQ_FREE, MM_SEQ_WAITING, MM_SEQ_RUNNING };
 
 struct mm_seq {
 	enum mm_seq_state state;
-	uint64_t order;    /* order of arrival; lower is older */
+	uint64_t order;    /* order of arrival, or of its last slice; lower is older */
 	uint64_t user;     /* value of the caller's */
 	uint32_t prompt;   /* tokens of the prompt */
 	uint32_t limit;    /* tokens of the prompt and of the longest allowed output */
@@ -72,8 +76,9 @@ struct mm_seq {
 	uint32_t slot;    /* the first of these slots; mm_sched.slots has the next */
 	uint32_t row;     /* row of the batch, while running */
 	uint32_t preemptions;
-	uint32_t want; /* blocks, those ahead of need included */
-	uint32_t next; /* next in the queue, or next free sequence; MM_KV_NONE: none */
+	uint32_t resumed; /* total when it was admitted */
+	uint32_t want;    /* blocks, those ahead of need included */
+	uint32_t next;    /* next in the queue, or next free sequence; MM_KV_NONE: none */
 };
 
 /* Return: whether a sequence has more than one token to compute. */
@@ -119,8 +124,9 @@ struct mm_sched {
 	uint32_t n_slots, free_slots, free_slot;
 	struct mm_sched_plan plan;
 	uint64_t next_order;
-	uint64_t preemptions;
-	uint64_t force_ns; /* time from which sequences are preempted for draining chunks */
+	uint64_t preemptions; /* those at the end of a slice included */
+	uint64_t slices;      /* that ended because another sequence did not fit */
+	uint64_t force_ns;    /* time from which sequences are preempted for draining chunks */
 	uint32_t table_stride;
 	uint32_t n_running;
 	uint32_t n_waiting;

@@ -537,6 +537,45 @@ static void test_evicts_to_the_host(void **state)
 	}
 }
 
+/*
+ * Three sequences of up to 4 blocks each do not fit into 8: with slices the third takes the place
+ * of the first when that has had its tokens, and the first goes on behind it.
+ */
+static void test_slices(void **state)
+{
+	struct mm_sched_config c = small;
+
+	(void)state;
+	for (uint32_t slice = 0; slice <= 4; slice += 2) {
+		uint32_t seq[3], steps = 0;
+		uint64_t done[8];
+		struct mm_sched s;
+
+		c.max_batched_tokens = 32;
+		c.slice_tokens = slice;
+		sched_init(&s, &c, 2);
+		assert_int_equal(mm_sched_set_swap(&s, 20), 0);
+		for (uint32_t i = 0; i < 3; i++)
+			seq[i] = sched_add(&s, 11, 5);
+		while (s.seqs[seq[2]].state != MM_SEQ_RUNNING) {
+			const struct mm_sched_plan *p = mm_sched_step(&s, steps, false);
+
+			sched_check(&s);
+			assert_true(p->n_items || p->n_swaps);
+			if (p->n_preempted) {
+				assert_int_equal(p->preempted[0], seq[0]);
+				assert_int_equal(s.seqs[seq[0]].total - 11, slice);
+				assert_int_equal(p->n_swaps, s.seqs[seq[0]].n_slots);
+				assert_true(s.seqs[seq[0]].order > s.seqs[seq[2]].order);
+			}
+			mm_sched_commit(&s, steps++, done);
+			assert_true(steps < 100);
+		}
+		assert_true((s.slices > 0) == (slice > 0));
+		mm_sched_done(&s);
+	}
+}
+
 /* Sequences with fewer tokens than swap_tokens are not swapped but computed again. */
 static void test_evicts_the_short_without(void **state)
 {
@@ -638,6 +677,7 @@ int main(void)
 		cmocka_unit_test(test_swaps_the_youngest),
 		cmocka_unit_test(test_evicts_to_the_host),
 		cmocka_unit_test(test_evicts_the_short_without),
+		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_evicts_all_that_cannot_run),
 	};
 

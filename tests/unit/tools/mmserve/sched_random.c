@@ -48,6 +48,7 @@ static void sim_init(struct sim *sim, uint64_t seed)
 	sim->config.max_batched_tokens = sim->config.max_batch + sim_draw(sim, 20);
 	sim->config.lookahead_blocks = sim_draw(sim, 3);
 	sim->config.swap_tokens = sim_draw(sim, 12);
+	sim->config.slice_tokens = sim_draw(sim, 2) * (1 + sim_draw(sim, 6));
 	sim->config.admit = (enum mm_admit)sim_draw(sim, MM_ADMIT_COUNT);
 	sim->config.kv_chunks = 40 / sim->config.kv_blocks_per_chunk + 1 + sim_draw(sim, 10);
 	assert_int_equal(mm_sched_init(&sim->s, &sim->config), 0);
