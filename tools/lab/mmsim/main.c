@@ -109,7 +109,8 @@ static const struct mm_opt mmsim_options[] = {
 	  AT(admit), .preset = "full", .choices = admit_choices },
 	{ "slice-tokens", "N",
 	  "a request that waits and does not fit takes the place of those that have had N tokens "
-	  "since they were let in, which go on later from --swap; for links of 150 GB/s and more",
+	  "since they were let in; these go on later, from --swap: 64 on links of 150 GB/s and "
+	  "more, 256 on others",
 	  MM_OPT_NUMBER, AT(slice_tokens), .max = UINT32_MAX, .otherwise = "never" },
 	{ "broken-steps", "N",
 	  "of a thousand steps of each tenant so many break off before a layer drawn by the seed",

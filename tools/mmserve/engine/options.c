@@ -161,7 +161,8 @@ static const struct mm_opt serve_opts[] = {
 	  MM_OPT_NUMBER, AT(swap_tokens), .preset = "128" },
 	{ "slice-tokens", "N",
 	  "a request that waits and does not fit takes the place of those that have had N tokens "
-	  "since they were let in; these go on later, from --swap; for links of 150 GB/s and more",
+	  "since they were let in; these go on later, from --swap: 64 on links of 150 GB/s and "
+	  "more, 256 on others",
 	  MM_OPT_NUMBER, AT(slice_tokens), .max = UINT32_MAX, .otherwise = "never" },
 	{ "kv-idle", "MS", "give back chunks that stay empty so long", MM_OPT_NUMBER,
 	  AT(kv_idle_ms), .max = SERVE_MS_MAX, .unit = "ms", .preset = "500" },
