@@ -173,7 +173,7 @@ static int arena_trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 
 /* ---- requesting chunks ---- */
 
-static uint32_t chunks_of(const struct mm_kvman *k, uint32_t blocks)
+static uint32_t blocks_in_chunks(const struct mm_kvman *k, uint32_t blocks)
 {
 	const struct mm_kvblocks *kv = &k->sched->kv;
 
@@ -228,10 +228,10 @@ const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
 
 int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 {
-	const uint32_t wanted = chunks_of(k, mm_sched_blocks_wanted(k->sched));
+	const uint32_t wanted = blocks_in_chunks(k, mm_sched_blocks_wanted(k->sched));
 	const struct mm_kvman_load load = {
 		.chunks_used = k->sched->kv.used_chunks,
-		.chunks_queued = chunks_of(k, mm_sched_blocks_queued(k->sched)),
+		.chunks_queued = blocks_in_chunks(k, mm_sched_blocks_queued(k->sched)),
 		.waiting = k->sched->n_waiting,
 		.running = k->sched->n_running,
 	};
