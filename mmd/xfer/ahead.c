@@ -26,7 +26,7 @@ static struct mm_xtransfer *flow_first_to_read(struct mm_xflow *flow, uint64_t *
 	*ret_bytes = flow->served_bytes;
 	TAILQ_FOREACH(transfer, &flow->queue, entry)
 	{
-		*ret_bytes += transfer_bytes_not_issued(transfer);
+		*ret_bytes += transfer_bytes_not_issued(transfer) / flow->weight;
 		if (!first && transfer_can_read_ahead(transfer))
 			first = transfer;
 	}

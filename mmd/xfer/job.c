@@ -413,7 +413,7 @@ int mm_xjobs_init(struct mm_xfer *x)
 	r = mm_xscrub_init(x);
 	if (r < 0)
 		return r;
-	mm_xlink_join(&x->link, &x->copies);
+	mm_xlink_join(&x->link, &x->copies, MM_XLINK_WEIGHT_COPIES);
 	return 0;
 }
 

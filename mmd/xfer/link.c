@@ -33,9 +33,10 @@ void mm_xlink_done(struct mm_xlink *link)
 	*link = (struct mm_xlink){ 0 };
 }
 
-void mm_xlink_join(struct mm_xlink *link, struct mm_xflow *flow)
+void mm_xlink_join(struct mm_xlink *link, struct mm_xflow *flow, uint64_t weight)
 {
 	flow->served_bytes = 0;
+	flow->weight = weight;
 	TAILQ_INIT(&flow->queue);
 	TAILQ_INSERT_TAIL(&link->flows, flow, entry);
 }
@@ -219,7 +220,7 @@ static void link_advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 	transfer->in_flight++;
 	link->tail++;
 	link->in_flight_bytes += chunk->bytes;
-	transfer->flow->served_bytes += MM_MAX(chunk->bytes, 1);
+	transfer->flow->served_bytes += MM_MAX(chunk->bytes / transfer->flow->weight, 1);
 }
 
 /*

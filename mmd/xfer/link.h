@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mm_xlink - the link from the host to the device, shared fairly by bytes
+ * mm_xlink - the link from the host to the device, shared by bytes and weights
  *
  * Concept:   A transfer copies a range of a store into a list of pages, in chunks; or it copies
  *            between pages and a swap space, in either direction. Transfers wait in flows (one per
  *            tenant, one for core's copy jobs). Whenever the link has room, the flow that was
  *            served least issues the next chunk of its oldest transfer (start-time fair queueing: a
  *            flow that was idle starts level with the others and gets no credit for the idle time).
+ *            A byte of a flow of weight w counts 1/w: core's copies bring layers home for good, so
+ *            they go before layers that cycle, but leave these a part: their tenants compute.
  *            Few chunks are on the device at once. The rest can still be cancelled, so that a
  *            quiesce is prompt. Chunks of a store on disk are read ahead into the ring of stage.h
  *            in the same order; a transfer whose next chunk has not been read yet lets others go
@@ -30,6 +32,9 @@
 
 #define MM_XLINK_CHUNKS 8 /* chunks on the device at once, at most */
 #define MM_XLINK_DEPTH  3 /* whole chunks' worth of bytes on the device at once */
+
+#define MM_XLINK_WEIGHT        1 /* of a tenant's flow */
+#define MM_XLINK_WEIGHT_COPIES 4 /* of the flow of core's copy jobs */
 
 struct mm_xtransfer {
 	/* set by the caller before mm_xlink_start() */
@@ -57,6 +62,7 @@ struct mm_xtransfer {
 
 struct mm_xflow {
 	uint64_t served_bytes; /* virtual bytes, comparable between flows */
+	uint64_t weight;
 	TAILQ_HEAD(, mm_xtransfer) queue;
 	TAILQ_ENTRY(mm_xflow) entry;
 };
@@ -84,7 +90,8 @@ int mm_xlink_init(struct mm_xlink *link, struct mm_xpool *pool, struct mm_xstore
 		  uint64_t chunk_bytes);
 void mm_xlink_done(struct mm_xlink *link);
 
-void mm_xlink_join(struct mm_xlink *link, struct mm_xflow *flow);
+/* @weight: at least 1; the flow's part of the link is in proportion while others use it, too. */
+void mm_xlink_join(struct mm_xlink *link, struct mm_xflow *flow, uint64_t weight);
 /* No transfer of @flow may be left. */
 void mm_xlink_leave(struct mm_xlink *link, struct mm_xflow *flow);
 

@@ -43,7 +43,7 @@ int mm_xswap_add(struct mm_xswap **list, struct mm_xlink *link, uint64_t tenant,
 		swap_free(swap);
 		return r;
 	}
-	mm_xlink_join(link, &swap->flow);
+	mm_xlink_join(link, &swap->flow, MM_XLINK_WEIGHT);
 	swap->next = *list;
 	*list = swap;
 	return 0;

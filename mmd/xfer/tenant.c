@@ -495,7 +495,7 @@ int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 				       .cursor = MM_REGION_NULL,
 				       .link = link,
 				       .pool = link->pool };
-	mm_xlink_join(link, &tenant->flow);
+	mm_xlink_join(link, &tenant->flow, MM_XLINK_WEIGHT);
 	r = tenant_open_regions(tenant, fds);
 	if (r == 0 && fstat(tenant->gate.fd, &st) == 0)
 		tenant->gate_inode = st.st_ino;

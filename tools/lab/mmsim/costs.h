@@ -24,5 +24,7 @@
 #define MS_SAMPLE_NS (15 * MM_NS_PER_MS)
 /* Descriptors in one message. */
 #define MS_FD_BATCH 64u
+/* Weight of COPY jobs on the link, where a tenant's flow has 1, as MM_XLINK_WEIGHT_COPIES. */
+#define MS_COPIES_WEIGHT 4.0
 /* Chunks of a cancelled copy that are queued on the device already, as MM_XLINK_DEPTH. */
 #define MS_LINK_CHUNKS 3u

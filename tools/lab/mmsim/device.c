@@ -106,6 +106,12 @@ static void link_settle(struct ms_device *dev)
 	l->at_ns = dev->sim->now_ns;
 }
 
+/* The flow of COPY jobs weighs more, as in mmd/xfer/link.h. */
+static double flow_weight(uint32_t flow)
+{
+	return flow ? 1 : MS_COPIES_WEIGHT;
+}
+
 static double ns_per_byte(const struct ms_device *dev, const struct ms_transfer *transfer)
 {
 	return 1e9 / (transfer->to_host ? dev->profile.d2h_bps : dev->profile.h2d_bps);
@@ -122,8 +128,8 @@ static void link_rates(struct ms_device *dev)
 
 		if (!head)
 			continue;
-		sum += ns_per_byte(dev, head);
-		out += head->to_host ? ns_per_byte(dev, head) : 0;
+		sum += ns_per_byte(dev, head) * flow_weight(i);
+		out += head->to_host ? ns_per_byte(dev, head) * flow_weight(i) : 0;
 		l->busy++;
 	}
 	l->rate = l->busy ? 1 / sum : 0;
@@ -166,7 +172,7 @@ struct ms_transfer *ms_link_start(struct ms_device *dev, uint32_t flow, double b
 	}
 	link_settle(dev);
 	f->head = f->tail = transfer;
-	f->end = dev->link.served + transfer->bytes;
+	f->end = dev->link.served + transfer->bytes / flow_weight(flow);
 	link_rates(dev);
 	return transfer;
 }
@@ -185,7 +191,7 @@ void ms_link_cancel(struct ms_device *dev, struct ms_transfer *transfer)
 		double in_flight = (double)(MS_LINK_CHUNKS * MM_CHUNK_BYTES_DEFAULT);
 
 		if (f->head == transfer)
-			f->end = fmin(f->end, l->served + in_flight);
+			f->end = fmin(f->end, l->served + in_flight / flow_weight(i));
 		else if (transfer->tenant && i == ms_flow_layers(transfer->tenant))
 			transfer->bytes = 0;
 	}
@@ -208,7 +214,7 @@ void ms_link_run(struct ms_device *dev)
 		f->head = f->head->next;
 		*last = NULL;
 		if (f->head)
-			f->end = l->served + f->head->bytes;
+			f->end = l->served + f->head->bytes / flow_weight(i);
 	}
 	link_rates(dev);
 	while (done) {

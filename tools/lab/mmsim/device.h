@@ -3,8 +3,8 @@
  * device - the simulated device: computation, the link, and the driver
  *
  * Concept:   Computation is fluid: tenants that compute at the same time advance one layer each in
- *            the time of all their layers together. Copies get equal parts of the link. Driver
- *            calls are done one after the other, over all processes.
+ *            the time of all their layers together. Copies get parts of the link by the weights
+ *            of their flows. Driver calls are done one after the other, over all processes.
  * Ownership: ms_device_init() allocates, ms_device_done() frees.
  * Threading: one thread.
  */

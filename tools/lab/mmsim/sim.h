@@ -72,15 +72,15 @@ struct ms_transfer {
 
 struct ms_flow {
 	struct ms_transfer *head, *tail;
-	double end; /* when the head ends, in bytes served to each flow */
+	double end; /* when the head ends, in bytes served to each flow of weight 1 */
 	uint64_t end_ns;
 };
 
-/* Copies of both directions share one link: all flows that are not empty get equal parts. */
+/* Copies of both directions share one link: flows that are not empty get parts by weight. */
 struct ms_link {
 	struct ms_flow *flows; /* copies; then for each tenant its layers, and its swaps */
 	uint32_t n_flows, busy;
-	double served; /* bytes to each busy flow until now */
+	double served; /* bytes to each busy flow of weight 1 until now */
 	double rate;   /* bytes per ns to each busy flow */
 	uint64_t at_ns, next_ns;
 	uint64_t busy_ns;

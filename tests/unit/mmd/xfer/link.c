@@ -63,7 +63,7 @@ static int setup(void **state)
 	assert_int_equal(mm_xstores_add(&bench.stores, 1, POOL * GRANULE, dup(core->store.fd)), 0);
 	assert_int_equal(mm_xlink_init(&bench.link, &bench.pool, &bench.stores, CHUNK), 0);
 	for (size_t f = 0; f < 2; f++)
-		mm_xlink_join(&bench.link, &bench.flow[f]);
+		mm_xlink_join(&bench.link, &bench.flow[f], 1);
 	return 0;
 }
 
@@ -145,6 +145,31 @@ static void test_late_comer(void **state)
 		b = flow_issued_bytes(1);
 		assert_true((a > b ? a - b : b - a) <= 2 * CHUNK);
 	}
+	run_until(2);
+}
+
+/* A heavier flow gets more bytes in proportion, and leaves the rest to the other one. */
+static void test_weights(void **state)
+{
+	const uint64_t heavy = 3;
+
+	(void)state;
+	mm_xlink_leave(&bench.link, &bench.flow[1]);
+	mm_xlink_join(&bench.link, &bench.flow[1], heavy);
+	transfer_start(0, 0, 16 * GRANULE);
+	while (flow_issued_bytes(0) < 2 * GRANULE)
+		(void)mm_xlink_run(&bench.link);
+	/* It comes late, and has no credit for that either. */
+	transfer_start(1, 0, 16 * GRANULE);
+	while (flow_issued_bytes(1) < 12 * GRANULE) {
+		uint64_t light, weighted;
+
+		(void)mm_xlink_run(&bench.link);
+		light = flow_issued_bytes(0) - 2 * GRANULE;
+		weighted = flow_issued_bytes(1) / heavy;
+		assert_true((light > weighted ? light - weighted : weighted - light) <= 2 * CHUNK);
+	}
+	assert_true(flow_issued_bytes(0) > 5 * GRANULE);
 	run_until(2);
 }
 
@@ -331,8 +356,13 @@ int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_fair),   T(test_late_comer),  T(test_order),
-		T(test_cancel), T(test_store_order), T(test_a_copy_that_lands_uses_its_store),
+		T(test_fair),
+		T(test_late_comer),
+		T(test_weights),
+		T(test_order),
+		T(test_cancel),
+		T(test_store_order),
+		T(test_a_copy_that_lands_uses_its_store),
 	};
 
 	core_main(argc, argv);

@@ -80,7 +80,7 @@ static int setup(void **state)
 	bench.disk = bench.stores.first;
 	assert_int_equal(mm_xlink_init(&bench.link, &bench.pool, &bench.stores, CHUNK), 0);
 	for (size_t f = 0; f < 2; f++)
-		mm_xlink_join(&bench.link, &bench.flow[f]);
+		mm_xlink_join(&bench.link, &bench.flow[f], 1);
 	return 0;
 }
 

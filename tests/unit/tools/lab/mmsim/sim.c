@@ -307,33 +307,64 @@ static void streaming_slows_kernels_down(void **state)
 	assert_true(two - none > 0.9 * lost && two - none < 1.1 * lost);
 }
 
-/* Computation beside copies: two flows, of which each gets half of the bytes. */
-static void copies_slow_kernels_down(void **state)
-{
-	struct ms_flow flows[2] = { 0 };
-	struct ms_sim sim = { .now_ns = 1000 };
-	struct ms_device dev = { .sim = &sim };
-	double in, out;
+/* A device on which nothing runs, with the flow of COPY jobs and two of a tenant. */
+struct bare {
+	struct ms_flow flows[3];
+	struct ms_sim sim;
+	struct ms_device dev;
+};
 
-	(void)state;
-	dev.profile = (struct mm_profile){
+static void bare_init(struct bare *b)
+{
+	memset(b, 0, sizeof(*b));
+	b->dev.sim = &b->sim;
+	b->dev.profile = (struct mm_profile){
 		.h2d_bps = 3e9, .d2h_bps = 1e9, .link_slows_in = 0.5, .link_slows_out = 0.25
 	};
-	dev.compute = (struct ms_compute){ .slow = 1 };
-	dev.link = (struct ms_link){ .flows = flows, .n_flows = 2 };
-	ms_link_start(&dev, 0, 1e9, true);
-	assert_true(dev.compute.slow == 1 / 1.25);
-	ms_link_start(&dev, 1, 1e9, false);
+	b->dev.compute = (struct ms_compute){ .slow = 1 };
+	b->dev.link = (struct ms_link){ .flows = b->flows, .n_flows = MM_ARRAY_SIZE(b->flows) };
+}
+
+static void bare_done(struct bare *b)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(b->flows); i++)
+		free(b->flows[i].head);
+}
+
+static void copies_slow_kernels_down(void **state)
+{
+	const double in = 0.25 * 0.5, out = 0.75 * 0.25;
+	struct bare b;
+
+	(void)state;
+	bare_init(&b);
+	ms_link_start(&b.dev, 1, 1e9, true);
+	assert_true(b.dev.compute.slow == 1 / 1.25);
 	/* To the host a byte takes three times as long, so it has three quarters of the time. */
-	in = 0.25 * 0.5;
-	out = 0.75 * 0.25;
-	assert_true(fabs(dev.compute.slow - 1 / (1 + in + out)) < 1e-12);
-	free(flows[0].head);
-	flows[0].head = NULL;
-	ms_link_start(&dev, 0, 1e9, false);
-	assert_true(dev.compute.slow == 1 / 1.5);
-	for (int i = 0; i < 2; i++)
-		free(flows[i].head);
+	ms_link_start(&b.dev, 2, 1e9, false);
+	assert_true(fabs(b.dev.compute.slow - 1 / (1 + in + out)) < 1e-12);
+	bare_done(&b);
+	bare_init(&b);
+	ms_link_start(&b.dev, 2, 1e9, false);
+	assert_true(b.dev.compute.slow == 1 / 1.5);
+	bare_done(&b);
+}
+
+/* COPY jobs go before layers that cycle, but leave these a part. */
+static void copies_weigh_more(void **state)
+{
+	const double ns = 1e9 / 3, w = MS_COPIES_WEIGHT;
+	struct bare b;
+
+	(void)state;
+	bare_init(&b);
+	ms_link_start(&b.dev, 1, 1e9, false);
+	ms_link_start(&b.dev, 0, w * 1e9, false);
+	assert_true(fabs((double)b.flows[0].end_ns - (w + 1) * ns) < 2);
+	assert_true(fabs((double)b.flows[1].end_ns - (w + 1) * ns) < 2);
+	ms_link_start(&b.dev, 2, 1e9, false);
+	assert_true(fabs((double)b.flows[1].end_ns - (w + 2) * ns) < 2);
+	bare_done(&b);
 }
 
 /* ---- against itself ---- */
@@ -566,6 +597,7 @@ int main(void)
 		cmocka_unit_test(cycling_steps_take_what_the_planner_says),
 		cmocka_unit_test(streaming_slows_kernels_down),
 		cmocka_unit_test(copies_slow_kernels_down),
+		cmocka_unit_test(copies_weigh_more),
 		cmocka_unit_test(every_policy_holds_and_repeats),
 		cmocka_unit_test(no_turn_is_slept_through),
 		cmocka_unit_test(the_baseline_loses_nothing_to_chunks),
