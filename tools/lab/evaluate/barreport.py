@@ -33,8 +33,8 @@ def summary_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     kinds: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         what = row.what.split(" (")[0].split(", today")[0]
-        if row.group in ("tenants", "static", "whole"):
-            what = what.split(": ")[-1].split(" plan")[0].split(" split")[0]
+        if row.group == "tenants":
+            what = what.split(": ")[-1]
         if row.verdict != "–":
             kinds.setdefault((row.group, what, row.limit), []).append(row)
     lines = []

@@ -144,7 +144,7 @@ class Runner:
 
 def search_grid(levels: Sequence[Sequence[int]], steps: Sequence[int],
                 score: Callable[[list[tuple[int, ...]]], list[float]]) -> tuple[int, ...]:
-    """Finds the point with the highest score: a coarse grid, then ever smaller steps around it.
+    """Finds a point with a high score: a coarse grid, then ever smaller steps along each axis.
 
     levels: of each coordinate, ascending; its first and last are its limits. score: of many at
     once; -inf: impossible. A score that is equal counts for the point that came first.
@@ -159,10 +159,8 @@ def search_grid(levels: Sequence[Sequence[int]], steps: Sequence[int],
     best = max(known, key=known.__getitem__)
     for step in steps:
         while True:
-            around = itertools.product(*((max(value - step, level[0]), value,
-                                          min(value + step, level[-1]))
-                                         for value, level in zip(best, levels)))
-            look(around)
+            look(best[:i] + (min(max(best[i] + change, level[0]), level[-1]),) + best[i + 1:]
+                 for i, level in enumerate(levels) for change in (-step, step))
             better = max(known, key=known.__getitem__)
             if better == best:
                 break

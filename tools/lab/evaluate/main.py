@@ -104,6 +104,9 @@ def make_parser(version: str) -> Parser:
     p.add_argument("--today", metavar="DIR", type=file_name,
                    help="with --bars: a build folder of another commit, to compare with; its mmsim "
                         "must know what this one prints (default: none)")
+    p.add_argument("--again", metavar="N", type=whole_number(1, 1000),
+                   help="with --bars: windows of a case that falls short (1 to 1000; default: 32, "
+                        "with --quick as --windows)")
     p.add_argument("--simulator", metavar="FILE", type=file_name,
                    help="which mmsim (default: that beside this program)")
     p.add_argument("--list", action="store_true",
@@ -123,8 +126,8 @@ def parse_arguments(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
     if "," in arguments.alpaca:
         raise UsageError(f"--alpaca '{arguments.alpaca}': mmsim divides lengths at commas")
     arguments.out = pathlib.Path(arguments.out)
-    if arguments.today and not arguments.bars:
-        raise UsageError("--today is for --bars")
+    if not arguments.bars and (arguments.today or arguments.again):
+        raise UsageError(f"--{'today' if arguments.today else 'again'} is for --bars")
     known = BAR_NAMES if arguments.bars else SECTION_NAMES
     for name in arguments.only:
         if name not in known:
@@ -298,8 +301,8 @@ def open_evaluation(arguments: argparse.Namespace, beside: pathlib.Path) -> Eval
 def open_runner(arguments: argparse.Namespace, evaluation: Evaluation) -> barruns.Runner:
     """Makes what plays cases with this build, and with that of --today."""
     sizes = barcases.Sizes(
-        arguments.windows, arguments.seconds, arguments.windows if arguments.quick else 32,
-        arguments.seed, arguments.trace, arguments.alpaca, arguments.quick,
+        arguments.windows, arguments.seconds,
+        arguments.again or (arguments.windows if arguments.quick else 32), arguments.seed, arguments.trace, arguments.alpaca, arguments.quick,
         3600 if arguments.quick else 86400)
     simulators = {"ours": evaluation.simulator}
     if arguments.today:
