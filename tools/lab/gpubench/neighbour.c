@@ -136,7 +136,7 @@ static bool neighbour_is_stopped(const struct neighbour *n)
 	return __atomic_load_n(&n->common->stop, __ATOMIC_ACQUIRE);
 }
 
-static int step_wait(struct neighbour *n, CUevent end)
+static int neighbour_step_wait(struct neighbour *n, CUevent end)
 {
 	int r = MM_GPU_CALL(&n->bed.dev, cuEventSynchronize, end);
 
@@ -156,7 +156,7 @@ static int stall_do(struct neighbour *n, CUevent end)
 	r = MM_GPU_CALL(dev, cuStreamWaitValue32, dev->stream, n->gate_va, ++n->stalls,
 			CU_STREAM_WAIT_VALUE_GEQ);
 	if (!r)
-		r = step_wait(n, end);
+		r = neighbour_step_wait(n, end);
 	until = __atomic_load_n(&n->common->steps[OURS], __ATOMIC_ACQUIRE) + STALL_STEPS;
 	while (!r && !neighbour_is_stopped(n) &&
 	       __atomic_load_n(&n->common->steps[OURS], __ATOMIC_ACQUIRE) < until)
@@ -176,7 +176,7 @@ static int steps_do(struct neighbour *n, const struct mm_gpu_order *order)
 	n->load.repeats = order->launches;
 	for (uint64_t i = 0; !r && !neighbour_is_stopped(n); i++) {
 		if (i >= 2 && !stalled)
-			r = step_wait(n, ends[i % 2]);
+			r = neighbour_step_wait(n, ends[i % 2]);
 		if (!r)
 			r = mm_gpu_load_run(&n->load);
 		if (!r)
@@ -250,7 +250,7 @@ void mm_gpu_neighbour_close(struct mm_gpu_neighbour *n)
 	*n = (struct mm_gpu_neighbour){ .fd = -1 };
 }
 
-static int answer_receive(struct mm_gpu_neighbour *n)
+static int neighbour_answer_receive(struct mm_gpu_neighbour *n)
 {
 	struct neighbour_answer answer;
 	size_t len;
@@ -278,7 +278,7 @@ int mm_gpu_neighbour_begin(struct mm_gpu_neighbour *n, const struct mm_gpu_order
 	if (r)
 		return mm_gpu_fail(n->bench, r, "the other process: %s", strerror(-r));
 	n->busy = true;
-	return answer_receive(n);
+	return neighbour_answer_receive(n);
 }
 
 bool mm_gpu_neighbour_is_over(const struct mm_gpu_neighbour *n)
@@ -302,5 +302,5 @@ int mm_gpu_neighbour_end(struct mm_gpu_neighbour *n)
 		return 0;
 	n->busy = false;
 	__atomic_store_n(&n->common->stop, 1, __ATOMIC_RELEASE);
-	return answer_receive(n);
+	return neighbour_answer_receive(n);
 }

@@ -102,7 +102,7 @@ static int kernels_run_once(struct sharing *s, uint32_t which, double *ret_s, bo
 }
 
 /* Runs the kernels again beside more copies, if the copies were over before the kernels were. */
-static int kernels_run(void *state, uint32_t which, double *value)
+static int kernels_run_beside(void *state, uint32_t which, double *value)
 {
 	struct sharing *s = state;
 	bool over;
@@ -167,10 +167,10 @@ static const struct mm_gpu_param kernels_more[] = {
 };
 
 static const struct mm_gpu_side kernels_sides[] = {
-	{ "kernels alone", ALONE, .run = kernels_run },
-	{ "kernels beside copies in", IN, .run = kernels_run, .undo = kernels_undo },
-	{ "kernels beside copies out", OUT, .run = kernels_run, .undo = kernels_undo },
-	{ "kernels beside both", BOTH, .run = kernels_run, .undo = kernels_undo },
+	{ "kernels alone", ALONE, .run = kernels_run_beside },
+	{ "kernels beside copies in", IN, .run = kernels_run_beside, .undo = kernels_undo },
+	{ "kernels beside copies out", OUT, .run = kernels_run_beside, .undo = kernels_undo },
+	{ "kernels beside both", BOTH, .run = kernels_run_beside, .undo = kernels_undo },
 };
 
 #define KERNELS_ALONE "the same kernels alone"
