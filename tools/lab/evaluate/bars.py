@@ -113,13 +113,18 @@ class Bars:
 
     def static_cases(self) -> list[Case]:
         """Lists the cases with a static plan."""
+        some = (1.0,) if self.sizes.quick else (0.6, 1.0)
+        light = () if self.sizes.quick else (0.35,)
         return [dataclasses.replace(case, arrivals=arrivals)
                 for arrivals in barcases.list_arrivals(self.sizes)
-                for case in (*self.named("space", "gh200", "C2", (0.35, 0.6, 1.0)),
-                             *self.named("space", "gh200", "C1", (0.6, 1.0)))]
+                for case in (*self.named("space", "gh200", "C2", (*light, *some)),
+                             *self.named("space", "gh200", "C1", some))]
 
     def whole_cases(self) -> list[Case]:
         """Lists the cases of the whole device, in turns."""
+        if self.sizes.quick:
+            return [case for models in LAYERS
+                    for case in self.named("quantum", "gh200", models, (1.0,), True)]
         return [*self.named("quantum", "gh200", "C2", (0.35, 0.6, 1.0), True),
                 *self.named("quantum", "gh200", "C1", (0.6, 1.0), True),
                 *self.named("quantum", "pcie", "C2", (0.6,), True),
@@ -300,7 +305,7 @@ class Bars:
         """Compares with the best static plan, beside which KV memory is pooled and swapped."""
         self.play_all(self.static_cases())
         for case in self.static_cases():
-            coarse = 6 if case.models == "C2" else 4
+            coarse = (6 if case.models == "C2" else 4) - 2 * self.sizes.quick
             levels = [tuple(round(i * (layers - 1) / (coarse - 1)) for i in range(coarse))
                       for layers in LAYERS[case.models]]
             best, flags = self.search(case, "plan", levels, (4, 2, 1), lambda plan: (
@@ -377,7 +382,8 @@ class Bars:
     def capacity(self) -> Iterator[Row]:
         """Compares the rates at which 90 % of the requests attain their goals."""
         wanted = []
-        for device in barcases.DEVICES:
+        devices = ("gh200",) if self.sizes.quick else tuple(barcases.DEVICES)
+        for device in devices:
             for models in LAYERS:
                 for mode in barcases.MODES:
                     case = Case(device, models, mode, 1.0, self.first())
@@ -393,7 +399,7 @@ class Bars:
         self.extra["capacity"] = [
             {"build": build, "policy": policy, "case": f"{case.device}-{case.models}-{case.mode}",
              "requests_s": rate} for (build, policy, case), rate in rates.items()]
-        for device in barcases.DEVICES:
+        for device in devices:
             for models in LAYERS:
                 mine = [rate for (build, policy, case), rate in rates.items() if build == "ours"
                         and policy == "remap" and (case.device, case.models) == (device, models)
