@@ -428,7 +428,7 @@ static json_t *ratio_json(const struct mm_ratio *q)
 			 "windows", (json_int_t)q->n, "lost", (json_int_t)q->lost);
 }
 
-static json_t *ratios_json(const struct mm_wl_report *r, uint32_t policy, uint32_t tenant)
+static json_t *policy_ratios_json(const struct mm_wl_report *r, uint32_t policy, uint32_t tenant)
 {
 	mm_cleanup(mm_json_done) json_t *json = json_object();
 	struct mm_ratio q[MM_ARRAY_SIZE(paired)];
@@ -447,7 +447,7 @@ static json_t *paired_json(const struct mm_wl_report *r)
 	mm_cleanup(mm_json_done) json_t *json = json_object();
 
 	for (uint32_t p = 1; p < r->opts->policies; p++) {
-		json_t *one = ratios_json(r, p, MM_WL_ALL), *tenants;
+		json_t *one = policy_ratios_json(r, p, MM_WL_ALL), *tenants;
 
 		if (mm_json_put(json, r->opts->policy[p].name, one))
 			return NULL;
@@ -455,7 +455,7 @@ static json_t *paired_json(const struct mm_wl_report *r)
 		if (mm_json_put(one, "tenants", tenants))
 			return NULL;
 		for (uint32_t t = 0; t < r->opts->tenants; t++) {
-			if (json_array_append_new(tenants, ratios_json(r, p, t)))
+			if (json_array_append_new(tenants, policy_ratios_json(r, p, t)))
 				return NULL;
 		}
 	}
