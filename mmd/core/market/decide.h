@@ -15,7 +15,7 @@
 #include "mmd/core/market/targets.h"
 #include "mmd/core/market/view.h"
 
-/* What decisions remember of earlier ones. */
+/* This is what a decision takes over from earlier ones. */
 struct mm_market_memory {
 	bool beside; /* the mode that was chosen last */
 	uint64_t

@@ -90,9 +90,9 @@ int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 void mm_c_turn_leave(struct mm_core *c, struct mm_c_tenant *t);
 /*
  * Opens the turns, or closes them, from the next settling on, as far as the knob mode leaves it to
- * the core. @quantum_ns: the length of a turn
- * when others wait, whatever quantum the holder requested and its account may have (MM_TURN_DRAIN:
- * the least length); 0: by the holder's quantum and the return of its layers.
+ * the core. @quantum_ns: the length of a turn when others wait, whatever quantum the holder
+ * requested and its account may have (MM_TURN_DRAIN: the least length); 0: by the holder's quantum
+ * and the return of its layers.
  */
 void mm_c_turns_set(struct mm_core *c, bool beside, uint64_t quantum_ns);
 /* Part of settling: ends turns that are over, and begins those that are next. */

@@ -24,12 +24,11 @@
 
 #define MM_VIEW_POINTS 24 /* numbers of layers whose cost is known, for each tenant */
 
-/* What streaming costs a tenant with so many layers away. */
+/* The cost of streaming for a tenant with so many layers away. */
 struct mm_view_point {
 	uint32_t alpha;         /* layers away; points are ascending, and the first has 0 */
 	uint32_t slow_permille; /* by which its steps are longer; UINT32_MAX: not known yet */
-	uint32_t
-		link_permille; /* of the link's time that the transfers of those longer steps take */
+	uint32_t link_permille; /* of the link's time, taken by transfers in those longer steps */
 };
 
 enum mm_view_turn {
@@ -74,7 +73,7 @@ struct mm_view_tenant {
 	uint64_t step_ns;          /* mean computing time of its steps; 0: not measured */
 	uint32_t kappa_permille; /* d ln(step) / d ln(KV in use), at least 1; 0: not measured yet */
 
-	/* What it does. */
+	/* Its activity. */
 	bool active;              /* it has work, or had some within the knob idle-ms */
 	uint32_t hungry_permille; /* part of late time in which it lacked KV */
 	uint64_t active_ns;       /* when it was last active */
