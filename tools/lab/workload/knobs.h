@@ -2,7 +2,7 @@
 /*
  * knobs - what a device profile answers: knobs of the controller, tokens of a step
  *
- * Concept:    What sharing a device costs is a property of the device. A daemon is told by its
+ * Concept:    What sharing a device costs is a property of the device. A daemon has it from its
  *             operator; mmsim and mmbench take it from the profile of the modelled device, unless
  *             --controller says otherwise. So is how many tokens a step should have
  *             (Documentation/baseline.md, Tokens of a step).

@@ -266,7 +266,7 @@ void mm_engine_done(struct mm_engine *e)
 
 /* ---- requests ---- */
 
-/* Counts a request that was served, or waited in vain: mmd is told of both. */
+/* Counts a request that was served, or waited in vain: both are reported to mmd. */
 static void request_count(struct mm_engine *e, const struct mm_request *q)
 {
 	e->stats.requests_done++;

@@ -172,7 +172,7 @@ static const struct mm_opt serve_opts[] = {
 	  AT(kv_timeout_ms), .min = 1, .max = SERVE_MS_MAX, .unit = "ms", .preset = "60000" },
 	{ "ttft-goal", "MS",
 	  "a request whose first token comes later than so long after its arrival is late, which "
-	  "mmd is told",
+	  "is reported to mmd",
 	  MM_OPT_NUMBER, AT(ttft_goal_ms), .min = 1, .max = GOAL_MAX_MS, .unit = "ms",
 	  .otherwise = "none" },
 	{ "tpot-goal", "US", "a request with a longer mean time per further token is late",
