@@ -439,14 +439,18 @@ static uint32_t entry_blocks(const struct mm_sched *s, const struct mm_seq *q, u
  * With MM_ADMIT_CHUNK all tokens of a sequence and one more must fit into the chunks that do not
  * drain, else it would preempt itself for ever.
  */
-static bool seq_fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
+static bool seq_can_fit(const struct mm_sched *s, const struct mm_seq *q)
 {
 	const struct mm_kvblocks *kv = &s->kv;
 	const uint32_t whole = mm_sched_blocks(s, MM_MIN(q->total + 1, q->limit));
 
-	return entry_blocks(s, q, tokens) <= kv->free_blocks &&
-	       (s->config.admit < MM_ADMIT_CHUNK ||
-		whole <= (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk);
+	return s->config.admit < MM_ADMIT_CHUNK ||
+	       whole <= (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk;
+}
+
+static bool seq_fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
+{
+	return entry_blocks(s, q, tokens) <= s->kv.free_blocks && seq_can_fit(s, q);
 }
 
 /* Has a running sequence had its slice, and would its tokens fit into @slots? */
@@ -467,6 +471,8 @@ static void slices_end(struct mm_sched *s, uint64_t now_ns)
 	const uint32_t need = entry_blocks(s, head, tokens);
 	uint32_t free = s->kv.free_blocks, slots = s->free_slots, n = 0;
 
+	if (!seq_can_fit(s, head))
+		return;
 	for (uint32_t i = 0; i < s->n_running && free < need; i++) {
 		const struct mm_seq *q = &s->seqs[s->running[i]];
 

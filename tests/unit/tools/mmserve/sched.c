@@ -576,6 +576,33 @@ static void test_slices(void **state)
 	}
 }
 
+/* Nobody makes room for a sequence that would not fit beside nobody: it waits for more chunks. */
+static void test_slices_for_nothing(void **state)
+{
+	struct mm_sched_config c = small;
+	uint64_t done[8], ended = 0;
+	struct mm_sched s;
+
+	(void)state;
+	c.admit = MM_ADMIT_CHUNK;
+	c.max_batched_tokens = 32;
+	c.max_tokens = 64;
+	c.slice_tokens = 2;
+	sched_init(&s, &c, 2);
+	assert_int_equal(mm_sched_set_swap(&s, 20), 0);
+	sched_add(&s, 11, 9);
+	sched_add(&s, 36, 4); /* 10 blocks, of which 8 are there */
+	for (uint32_t steps = 0; !ended; steps++) {
+		const struct mm_sched_plan *p = mm_sched_step(&s, steps, false);
+
+		sched_check(&s);
+		assert_true(p->n_items && !p->n_preempted);
+		ended = mm_sched_commit(&s, steps, done);
+	}
+	assert_int_equal(s.slices, 0);
+	mm_sched_done(&s);
+}
+
 /* Sequences with fewer tokens than swap_tokens are not swapped but computed again. */
 static void test_evicts_the_short_without(void **state)
 {
@@ -678,6 +705,7 @@ int main(void)
 		cmocka_unit_test(test_evicts_to_the_host),
 		cmocka_unit_test(test_evicts_the_short_without),
 		cmocka_unit_test(test_slices),
+		cmocka_unit_test(test_slices_for_nothing),
 		cmocka_unit_test(test_evicts_all_that_cannot_run),
 	};
 
