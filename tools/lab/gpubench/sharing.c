@@ -209,6 +209,16 @@ static bool neighbour_is_done(const struct sharing *s, uint64_t since, uint32_t 
 	       mm_gpu_neighbour_is_over(&s->neighbour);
 }
 
+/* Waits for the step before the last one, where @n were enqueued, and counts it. */
+static int step_await(struct sharing *s, uint32_t n)
+{
+	int r = MM_GPU_CALL(&s->bed.dev, cuEventSynchronize, s->ends[n % 2]);
+
+	if (!r)
+		mm_gpu_neighbour_count(&s->neighbour);
+	return r;
+}
+
 /*
  * Runs @least steps or more, until the neighbour has completed @theirs. Two are in flight, so that
  * a host that is late does not leave the device without work.
@@ -224,16 +234,19 @@ static int steps_window(struct sharing *s, uint32_t least, uint32_t theirs, doub
 	s->load.repeats = s->launches;
 	while (!r && n < STEPS_MAX && (n < least || !neighbour_is_done(s, since, theirs))) {
 		if (n >= 2)
-			r = MM_GPU_CALL(dev, cuEventSynchronize, s->ends[n % 2]);
+			r = step_await(s, n);
 		if (!r)
 			r = mm_gpu_load_run(&s->load);
 		if (!r)
 			r = MM_GPU_CALL(dev, cuEventRecord, s->ends[n % 2], dev->stream);
-		mm_gpu_neighbour_count(&s->neighbour);
 		n++;
 	}
 	*ret_n = n;
-	return r ? r : mm_gpu_time_end(dev, ret_s);
+	if (!r)
+		r = mm_gpu_time_end(dev, ret_s);
+	for (uint32_t i = 0; !r && i < MM_MIN(n, 2); i++)
+		mm_gpu_neighbour_count(&s->neighbour);
+	return r;
 }
 
 static int steps_run(void *state, uint32_t which, double *value)
