@@ -46,7 +46,9 @@ def summary_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             return 0.0 if math.isnan(value) else -value if less else value
         worst = min(of, key=far)
         reached = sum(row.reached for row in of)
-        lines.append((group, what, limit, f"{reached} of {len(of)}",
+        unsure = sum(row.verdict == "unsure" for row in of)
+        lines.append((group, what, limit,
+                      f"{reached} of {len(of)}" + (f", {unsure} unsure" if unsure else ""),
                       "reached" if reached == len(of) else "**missed**",
                       f"{interval(worst.today)} → {interval(worst.ours)} at `{worst.case}`"))
     return lines
