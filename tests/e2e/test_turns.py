@@ -3,13 +3,14 @@
 
 import json
 import signal
+import subprocess
 
 import pytest
 
 import abi
 from isolated import isolated
 from kvclient import KvClient
-from programs import some, wait_until
+from programs import BIN, limit, some, wait_until
 from tenant import make_requests, plain_tokens
 
 
@@ -202,3 +203,8 @@ def test_goals(start):
         code, _, errors = d.ctl("quota", "set", "web", flag, value, check=False)
         assert code == 1 and flag.strip("-").replace("-", "_") in errors, errors
     assert shown() == {"web": (1500, 0), "rest": (800, 0)}
+    text = subprocess.run([BIN / "mmctl", "--dir", d.dir, "quota", "show"], capture_output=True, text=True, check=True,
+                          timeout=limit(60)).stdout.splitlines()
+    at = text[0].index("TTFT MS"), text[0].index("TPOT US")
+    columns = {line.split()[0]: tuple(line[i:i + 7].strip() for i in at) for line in text[1:]}
+    assert columns == {"web": ("1500", "0"), "rest": ("800", "0")}

@@ -12,13 +12,14 @@ static void quota_print_account(const json_t *a)
 		host[MM_SIZE_TEXT_BYTES];
 
 	printf("%-16s %6" PRIu64 " %10s %10s %10s %6" PRIu64 " %8" PRIu64 " %7" PRIu64 " %9" PRIu64
-	       " %-10s %10s %5" PRIu64 " %8" PRIu64 " %s\n",
+	       " %7" PRIu64 " %7" PRIu64 " %-10s %10s %5" PRIu64 " %8" PRIu64 " %s\n",
 	       mm_json_text(a, "account"), mm_json_u64(a, "device"),
 	       mm_size_print(mm_json_u64(a, "used_bytes"), used),
 	       mm_size_print(mm_json_u64(a, "min_bytes"), min),
 	       mm_size_print(mm_json_u64(a, "max_bytes"), max), mm_json_u64(a, "weight"),
 	       mm_json_u64(a, "priority"), mm_json_u64(a, "turn_quantum_max_ms"),
-	       mm_json_u64(a, "turn_priority_max"), mm_json_text(a, "on_timeout"),
+	       mm_json_u64(a, "turn_priority_max"), mm_json_u64(a, "goal_ttft_ms"),
+	       mm_json_u64(a, "goal_tpot_us"), mm_json_text(a, "on_timeout"),
 	       mm_size_print(mm_json_u64(a, "host_bytes"), host), mm_json_u64(a, "connections"),
 	       mm_json_u64(a, "revision"), mm_json_text(a, "state"));
 }
@@ -37,9 +38,10 @@ int mmctl_quota_show_run(const struct mmctl *ctl, int argc, char **argv)
 		return r;
 	if (ctl->json)
 		return mmctl_print_json(result);
-	printf("%-16s %6s %10s %10s %10s %6s %8s %7s %9s %-10s %10s %5s %8s %s\n", "ACCOUNT",
-	       "DEVICE", "USED", "MIN", "MAX", "WEIGHT", "PRIORITY", "TURN MS", "TURN PRIO",
-	       "ON TIMEOUT", "HOST", "CONN", "REVISION", "STATE");
+	printf("%-16s %6s %10s %10s %10s %6s %8s %7s %9s %7s %7s %-10s %10s %5s %8s %s\n",
+	       "ACCOUNT", "DEVICE", "USED", "MIN", "MAX", "WEIGHT", "PRIORITY", "TURN MS",
+	       "TURN PRIO", "TTFT MS", "TPOT US", "ON TIMEOUT", "HOST", "CONN", "REVISION",
+	       "STATE");
 	json_array_foreach(json_object_get(result, "accounts"), i, account)
 		quota_print_account(account);
 	return MM_EXIT_DONE;
