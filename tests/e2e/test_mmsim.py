@@ -99,6 +99,14 @@ def test_elastic_that_swaps():
     assert results["elastic-swap"]["completed"] == results["elastic-swap"]["requests"]
 
 
+def test_slices():
+    """Requests that wait take the place of others, which go on later; nothing is lost."""
+    args = ["--turns", "quantum", "--policy", "remap", "--swap", "64G", "--rate", 30]
+    whole, sliced = (simulated(*args, *more)["results"]["remap"] for more in ([], ["--slice-tokens", 16]))
+    assert sliced["preemptions"] > whole["preemptions"] and sliced["swapped_bytes"] > whole["swapped_bytes"]
+    assert sliced["completed"] == whole["completed"] == whole["requests"]
+
+
 def test_shares_of_the_whole():
     combos = {"C1": [0.33, 0.33, 0.32], "C2": [0.78, 0.2]}
     for combo, shares in combos.items():

@@ -66,6 +66,7 @@ static const struct {
 	{ GOOD "--kv-idle 9223372036854", -1 },
 	{ GOOD "--kv-idle 9223372036855", 2 },
 	{ GOOD "--kv-keep 1001", 2 },
+	{ GOOD "--slice-tokens 4294967296", 2 },
 	{ GOOD "--ttft-goal 0", 2 },
 	{ GOOD "--tpot-goal 86400000001", 2 },
 	{ GOOD "--break-steps 1000", 2 },
@@ -134,7 +135,7 @@ static void test_settings(void **state)
 				    "--admit chunk --kv-dtype bf16 --kv-layout separate "
 				    "--kv-share 64M --swap 2G --swap-tokens 1 --kv-idle 10 "
 				    "--kv-keep 125 --kv-timeout 11 --break-steps 12 "
-				    "--ttft-goal 250 --tpot-goal 40000",
+				    "--ttft-goal 250 --tpot-goal 40000 --slice-tokens 256",
 				    &o),
 			 -1);
 	assert_string_equal(o.requests, "r");
@@ -150,7 +151,7 @@ static void test_settings(void **state)
 	assert_true(o.kv_order == MM_KV_SEPARATE && o.kv_share_bytes == 64u << 20);
 	assert_true(o.swap_bytes == UINT64_C(2) << 30 && o.swap_tokens == 1 && o.kv_idle_ms == 10);
 	assert_true(o.kv_keep_permille == 125 && o.kv_timeout_ms == 11 && o.break_permille == 12);
-	assert_true(o.ttft_goal_ms == 250 && o.tpot_goal_us == 40000);
+	assert_true(o.ttft_goal_ms == 250 && o.tpot_goal_us == 40000 && o.slice_tokens == 256);
 
 	assert_int_equal(line_parse(GOOD "--turns quantum --quantum 13 --priority 7 --json --sync "
 					 "--time-scale 2.5 --device-times --ignore-arrivals "

@@ -20,7 +20,7 @@
 #include "tools/lab/workload/sizes.h"
 
 #define GIB       UINT64_C(1073741824)
-#define WORDS_MAX 24
+#define WORDS_MAX 48
 
 static const char any[] = "/tmp/mm-workload-XXXXXX";
 static char path[sizeof(any)]; /* empty: there is no such file */
@@ -128,13 +128,16 @@ static void test_all_flags(void **state)
 			"--shapes OPT-13B:12.5%,qwen2.5-14b,Llama-3-8B --quantum 50 --max-seqs 8 "
 			"--batched-tokens 64 --page 2M --slots 2 "
 			"--controller cap=500,reversion=off --json "
-			"--max-len 100 --swap 0",
+			"--max-len 100 --swap 0 --kv-keep 0 --shares whole --arrivals steady "
+			"--slo-ttft 250 --slo-factor 2.5",
 			&o),
 		0);
 	assert_int_equal(o.tenants, 3);
-	assert_int_equal(o.tenant[0].share_permille, 125);
-	assert_int_equal(o.tenant[1].share_permille, 387);
+	assert_int_equal(o.tenant[0].share_permille, 136); /* 125, 387, 387 of 899, to be 980 */
+	assert_int_equal(o.tenant[1].share_permille, 421);
 	assert_int_equal(o.tenant[2].tokens_max, 100);
+	assert_true(o.kv_keep_permille == 0 && o.shares_whole && o.arrivals == MM_WL_STEADY);
+	assert_true(o.goal_ttft_ms == 250 && o.goal_factor == 2.5);
 	assert_int_equal(o.slots, 2);
 	assert_string_equal(o.controller, "cap=500,reversion=off");
 	assert_true(o.json && !o.combo);
@@ -172,6 +175,10 @@ static void test_bad_flags(void **state)
 		"--turns none",
 		"--quantum 0",
 		"--quantum 60001",
+		"--kv-keep 1001",
+		"--shares half",
+		"--slo-ttft 3600001",
+		"--slo-factor 0.9",
 		"--max-seqs 0",
 		"--batched-tokens 255",
 		"--page 0",
