@@ -302,7 +302,8 @@ def open_runner(arguments: argparse.Namespace, evaluation: Evaluation) -> barrun
     """Makes what plays cases with this build, and with that of --today."""
     sizes = barcases.Sizes(
         arguments.windows, arguments.seconds,
-        arguments.again or (arguments.windows if arguments.quick else 32), arguments.seed, arguments.trace, arguments.alpaca, arguments.quick,
+        arguments.again or (arguments.windows if arguments.quick else 32),
+        arguments.seed, arguments.trace, arguments.alpaca, arguments.quick,
         3600 if arguments.quick else 86400)
     simulators = {"ours": evaluation.simulator}
     if arguments.today:
