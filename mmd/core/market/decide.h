@@ -17,6 +17,7 @@
 
 /* This is what a decision takes over from earlier ones. */
 struct mm_market_memory {
+	bool chosen; /* there was a decision */
 	bool beside; /* the mode that was chosen last */
 	uint64_t
 		mode_since_ns; /* since when the demand speaks for the other mode; 0: it does not */

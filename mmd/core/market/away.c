@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/away.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/market/value.h"
+
+#define HORIZON_NS   (2 * MM_NS_PER_S) /* that a loan to who computes is counted for */
+#define STEP_PART    8                 /* of a model's layers: the least that is lent at once */
+#define SURPLUS_PART 32                /* of the pool: what is free beyond returns */
+#define LATE_FREE    100               /* permille of late requests that raise no weight */
+#define LATE_FACTOR  4
+
+/* What those who compute bid together. */
+struct mm_bids {
+	uint64_t weights;
+	int64_t gain_permille; /* of ln(rate) for ln(KV of who lacked it of late) */
+	int64_t loan_permille; /* the same of who lacks it now */
+	uint64_t reserve;      /* KV of those who lack none */
+	uint64_t enough;       /* KV that the others want */
+	uint64_t least;        /* a chunk of each of the others */
+};
+
+static uint64_t bid_weight(const struct mm_view_tenant *t)
+{
+	uint64_t late = MM_MIN(t->late_permille, 1000u);
+
+	late = late > LATE_FREE ? late - LATE_FREE : 0;
+	return (uint64_t)t->weight * (1000 + LATE_FACTOR * late);
+}
+
+/* Returns @t's weight in permille of the mean weight of those who compute. */
+static uint32_t relative_weight(const struct mm_draft *d, const struct mm_bids *bids,
+				const struct mm_view_tenant *t)
+{
+	return (uint32_t)(bid_weight(t) * 1000 * d->computing / MM_MAX(bids->weights, 1u));
+}
+
+/* Returns the permille by which ln(KV) of @row makes ln(step) of all that compute longer. */
+static uint64_t step_growth(const struct mm_draft_row *row, uint64_t steps_ns, uint64_t memory)
+{
+	const struct mm_view_tenant *t = row->t;
+
+	if (t->kappa_permille && t->step_ns)
+		return (uint64_t)((unsigned __int128)t->step_ns * mm_value_kappa(t) / steps_ns);
+	return row->held * 1000 / MM_MAX(memory, 1u);
+}
+
+static void bid_add(const struct mm_draft *d, const struct mm_draft_row *row, uint64_t steps_ns,
+		    uint64_t memory, struct mm_bids *bids)
+{
+	uint64_t hungry = MM_MIN(row->t->hungry_permille, 1000u);
+	int64_t gain = relative_weight(d, bids, row->t);
+
+	gain -= (int64_t)(step_growth(row, steps_ns, memory) * d->computing);
+	bids->gain_permille += gain * (int64_t)hungry / 1000;
+	bids->loan_permille += row->want > row->held ? gain : gain * (int64_t)hungry / 1000;
+	bids->reserve += row->held * (1000 - hungry) / 1000;
+	bids->enough += row->want * hungry / 1000;
+	bids->least += hungry ? row->t->chunk_pages : 0;
+}
+
+static struct mm_bids bids_of(const struct mm_draft *d)
+{
+	struct mm_bids bids = { 0 };
+	uint64_t steps_ns = 0, memory = 0;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+
+		if (row->role != MM_ROLE_COMPUTES)
+			continue;
+		bids.weights += bid_weight(row->t);
+		steps_ns += row->t->step_ns;
+		memory += mm_draft_resident(row, 0) + row->held;
+	}
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].role == MM_ROLE_COMPUTES)
+			bid_add(d, &d->row[i], steps_ns, memory, &bids);
+	return bids;
+}
+
+/* ---- who does not compute ---- */
+
+/* KV that must stay: of who computes what it wants, and an eighth for what it will want next. */
+static uint64_t kv_needed(const struct mm_draft_row *row)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint64_t used = (uint64_t)MM_MIN(t->kv_used, t->kv_held) * t->chunk_pages;
+
+	if (row->role == MM_ROLE_COMPUTES)
+		return row->want + row->want / 8;
+	return t->gives ? used : row->held;
+}
+
+/* Returns the pages that lack, with all layers of who computes at home; less than 0: a surplus. */
+static int64_t pages_lacking(const struct mm_draft *d, bool home)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+		bool lends = row->t->lends && home && row->role == MM_ROLE_COMPUTES;
+
+		sum += mm_draft_resident(row, lends ? 0 : row->alpha) + kv_needed(row);
+	}
+	return (int64_t)sum - (int64_t)d->pages;
+}
+
+/* The lower priority lends first, then who was active last: it is needed again last. */
+static bool idle_before(const struct mm_draft_row *a, const struct mm_draft_row *b)
+{
+	if (a->t->priority != b->t->priority)
+		return a->t->priority < b->t->priority;
+	return a->t->active_ns > b->t->active_ns;
+}
+
+static bool farther_turn(const struct mm_draft_row *a, const struct mm_draft_row *b)
+{
+	return a->t->place > b->t->place;
+}
+
+/*
+ * A loan pays if what it gains until its model is needed again is more than the time that its
+ * return takes then, as far as that is likely within the horizon.
+ */
+static bool loan_pays(const struct mm_draft *d, const struct mm_bids *bids,
+		      const struct mm_draft_row *row, uint32_t alpha)
+{
+	uint64_t mean_ns = row->t->idle_mean_ns ? row->t->idle_mean_ns : HORIZON_NS;
+	uint64_t horizon_ns = MM_MIN(mean_ns, HORIZON_NS), kv = 0, cost_ns;
+	int64_t gain;
+
+	if (d->view->big_pages || !row->t->transfer_ns)
+		return true;
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].role == MM_ROLE_COMPUTES)
+			kv += d->row[i].held;
+	gain = mm_value_ln(kv + (uint64_t)alpha * row->t->layer_pages + 1, kv + 1);
+	gain = gain * MM_MAX(bids->loan_permille, 0) / 1000;
+	cost_ns = (uint64_t)((unsigned __int128)alpha * row->t->transfer_ns * horizon_ns / mean_ns);
+	return (unsigned __int128)(uint64_t)gain * horizon_ns >=
+	       (unsigned __int128)cost_ns * MM_VALUE_ONE;
+}
+
+/* Raises what @row lends by @lacking pages; returns the pages that are still lacking. */
+static int64_t row_lend(struct mm_draft_row *row, int64_t lacking, uint32_t most)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint64_t more;
+
+	if (lacking <= 0 || most <= row->alpha || !t->layer_pages)
+		return lacking;
+	more = MM_MAX(mm_div_up((uint64_t)lacking, t->layer_pages), t->layers / STEP_PART);
+	more = MM_MIN(more, most - row->alpha);
+	row->alpha += (uint32_t)more;
+	return lacking - (int64_t)(more * t->layer_pages);
+}
+
+static int64_t idle_lend(struct mm_draft *d, const struct mm_bids *bids, int64_t lacking)
+{
+	mm_draft_order(d, MM_ROLE_IDLE, idle_before);
+	for (uint32_t i = 0; i < d->orders; i++) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+		uint32_t now = row->alpha;
+
+		row->why = MM_WHY_IDLE;
+		lacking = row_lend(row, lacking, mm_draft_lends(row));
+		if (row->alpha == now || loan_pays(d, bids, row, row->alpha))
+			continue;
+		lacking += (int64_t)((uint64_t)(row->alpha - now) * row->t->layer_pages);
+		row->alpha = now;
+		row->why = MM_WHY_IDLE_DEAR;
+	}
+	return lacking;
+}
+
+static int64_t waiting_lend(struct mm_draft *d, int64_t lacking)
+{
+	mm_draft_order(d, MM_ROLE_WAITS, farther_turn);
+	for (uint32_t i = 0; i < d->orders; i++) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+
+		row->why = MM_WHY_OFF_TURN;
+		lacking = row_lend(row, lacking, mm_draft_lends(row));
+	}
+	return lacking;
+}
+
+/* ---- what nobody needs returns ---- */
+
+static bool dwells(const struct mm_draft *d, const struct mm_market_memory *memory,
+		   const struct mm_draft_row *row)
+{
+	return d->view->now_ns - memory->taken_ns[row->t->index] < d->view->dwell_ns;
+}
+
+/* Gives back up to @surplus pages; returns what is left. With the last layer two come home. */
+static int64_t row_return(struct mm_draft_row *row, int64_t surplus)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint64_t all = (uint64_t)row->alpha * t->layer_pages + t->slot_pages, back;
+
+	if (surplus <= 0 || !row->alpha || !t->lends || !t->layer_pages)
+		return surplus;
+	back = (uint64_t)surplus >= all ? row->alpha : (uint64_t)surplus / t->layer_pages;
+	back = back < row->alpha || (uint64_t)surplus >= all ? back : row->alpha - 1;
+	row->alpha -= (uint32_t)back;
+	return surplus - (int64_t)(back * t->layer_pages);
+}
+
+static void next_return(struct mm_draft *d, const struct mm_market_memory *memory, int64_t *surplus)
+{
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+
+		if (row->role != MM_ROLE_WAITS || row->t->place || dwells(d, memory, row))
+			continue;
+		/* Half of what is away at a time: each change of a plan costs. */
+		if (*surplus < (int64_t)((uint64_t)row->alpha * row->t->layer_pages / 2))
+			continue;
+		*surplus = row_return(row, *surplus);
+		row->why = MM_WHY_NEXT;
+	}
+}
+
+static void idle_return(struct mm_draft *d, const struct mm_market_memory *memory, int64_t surplus)
+{
+	int64_t kept = (int64_t)(d->pages / SURPLUS_PART);
+
+	mm_draft_order(d, MM_ROLE_IDLE, idle_before);
+	for (uint32_t i = d->orders; i-- && surplus > kept;) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+
+		if (!dwells(d, memory, row))
+			surplus = row_return(row, surplus);
+	}
+}
+
+/* ---- who computes ---- */
+
+/* Who has the longest steps hides most: it has the cheapest layers. */
+static bool cheaper_layers(const struct mm_draft_row *a, const struct mm_draft_row *b)
+{
+	return a->t->step_ns > b->t->step_ns;
+}
+
+/* Returns the pages that those who lack KV can have together. */
+static int64_t hungry_pages(const struct mm_draft *d, const struct mm_bids *bids)
+{
+	uint64_t sum = bids->reserve;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+
+		sum += mm_draft_resident(row, row->alpha);
+		sum += row->role == MM_ROLE_COMPUTES ? 0 : kv_needed(row);
+	}
+	return (int64_t)d->pages - (int64_t)sum;
+}
+
+static struct mm_value value_of(const struct mm_draft *d, const struct mm_bids *bids,
+				const struct mm_draft_row *row, int64_t pages)
+{
+	pages -= (int64_t)((uint64_t)row->alpha * row->t->layer_pages);
+	return (struct mm_value){
+		.computing = d->computing,
+		.weight_permille = relative_weight(d, bids, row->t),
+		.gain_permille = bids->gain_permille,
+		.kv_pages = (uint64_t)MM_MAX(pages, (int64_t)MM_MAX(bids->least, 1u)),
+		.kv_enough = bids->enough,
+		/* While one stalls the others compute; who computes alone has nobody for that. */
+		.rho_permille = d->computing > 1 ? d->view->rho_permille : 1000,
+		.link_slows_permille = d->view->link_slows_permille,
+		.slow_most = d->computing > 1 ? mm_value_clause(row->t) : MM_VALUE_SLOW_KNOWN,
+		.alpha_least = row->alpha_least,
+		.alpha_most = mm_draft_lends(row),
+	};
+}
+
+static enum mm_target_why choice_why(const struct mm_draft *d, const struct mm_draft_row *row,
+				     const struct mm_value_choice *choice)
+{
+	if (row->alpha_least && choice->alpha == row->alpha_least)
+		return MM_WHY_MODEL_WAITS;
+	if (choice->stays)
+		return MM_WHY_HYSTERESIS;
+	if (choice->unknown)
+		return MM_WHY_UNKNOWN;
+	if (choice->clause)
+		return MM_WHY_CLAUSE;
+	if (choice->alpha && choice->alpha == mm_draft_lends(row))
+		return MM_WHY_CAP;
+	return d->beside ? MM_WHY_WORTH : MM_WHY_HOLDER;
+}
+
+/* A model or plan that waits bids without limit: who computes lends for it within the clause. */
+static void lend_for_big(struct mm_draft *d)
+{
+	int64_t short_pages = -(int64_t)d->pages;
+
+	if (!d->view->big_pages)
+		return;
+	for (uint32_t i = 0; i < d->n; i++)
+		short_pages += (int64_t)(mm_draft_resident(&d->row[i], d->row[i].alpha) +
+					 MM_MIN(d->row[i].held, kv_needed(&d->row[i])));
+	short_pages = MM_MIN(short_pages, (int64_t)d->view->big_pages);
+	for (uint32_t i = 0; i < d->orders && short_pages > 0; i++) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+		uint32_t most = mm_draft_lends(row), now = row->alpha;
+
+		short_pages = row_lend(row, short_pages, most);
+		row->alpha_least = row->alpha > now ? row->alpha : 0;
+		row->alpha = now;
+	}
+}
+
+static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory,
+		       const struct mm_bids *bids, struct mm_draft_row *row, int64_t *pages)
+{
+	struct mm_value v = value_of(d, bids, row, *pages);
+	struct mm_value_choice choice = mm_value_choose(&v, row->t, row->alpha);
+	bool recent = !d->predicts && d->computing > 1 && dwells(d, memory, row);
+
+	/* Layers that nobody lacks KV for return as far as there is room. */
+	if (bids->gain_permille <= 0 && !row->alpha_least)
+		choice = (struct mm_value_choice){ .alpha = 0 };
+	row->why = choice_why(d, row, &choice);
+	if (recent && choice.alpha < row->alpha &&
+	    mm_value_slow(row->t, row->alpha) <= v.slow_most) {
+		choice.alpha = row->alpha;
+		row->why = MM_WHY_DWELL;
+	}
+	*pages += ((int64_t)choice.alpha - (int64_t)row->alpha) * (int64_t)row->t->layer_pages;
+	row->alpha = choice.alpha;
+	row->worth = choice.worth;
+	row->worth_more = choice.worth_more;
+}
+
+static void computing_lend(struct mm_draft *d, const struct mm_market_memory *memory,
+			   const struct mm_bids *bids)
+{
+	int64_t pages = hungry_pages(d, bids);
+
+	mm_draft_order(d, MM_ROLE_COMPUTES, cheaper_layers);
+	lend_for_big(d);
+	for (uint32_t i = 0; i < d->orders; i++) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+
+		if (!row->t->lends) {
+			row->why = row->t->layers ? MM_WHY_BY_HAND : MM_WHY_STAYS;
+			continue;
+		}
+		row_choose(d, memory, bids, row, &pages);
+	}
+}
+
+void mm_away_decide(struct mm_draft *d, const struct mm_market_memory *memory)
+{
+	struct mm_bids bids = bids_of(d);
+	int64_t lacking = pages_lacking(d, true), surplus;
+
+	lacking = idle_lend(d, &bids, lacking);
+	waiting_lend(d, lacking);
+	computing_lend(d, memory, &bids);
+	surplus = -pages_lacking(d, false);
+	if (!d->beside)
+		next_return(d, memory, &surplus);
+	idle_return(d, memory, surplus);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/draft.h"
+
+#include "libclient/base/base.h"
+
+static uint64_t kv_pages(const struct mm_view_tenant *t, uint64_t chunks)
+{
+	return chunks * t->chunk_pages;
+}
+
+/* One whose requests wait for memory or for a turn has work as well as one that runs some. */
+static bool tenant_works(const struct mm_view_tenant *t)
+{
+	return t->active || t->turn == MM_VIEW_WAITS || t->turn == MM_VIEW_HOLDS;
+}
+
+void mm_draft_begin(struct mm_draft *d, const struct mm_view *view)
+{
+	uint64_t off = view->unused_mins + view->big_pages;
+
+	d->view = view;
+	d->n = view->n_tenants;
+	d->pages = view->pages > off ? view->pages - off : 0;
+	d->working = d->joined = 0;
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_view_tenant *t = &view->tenant[i];
+		uint64_t want = MM_MIN((uint64_t)t->kv_wanted + t->kv_queued, t->kv_limit);
+		struct mm_draft_row row = { .t = t, .works = tenant_works(t) };
+
+		row.held = kv_pages(t, t->kv_held);
+		row.want = kv_pages(t, MM_MAX(want, t->kv_held));
+		row.part = MM_MIN(row.want, kv_pages(t, t->kv_share));
+		d->row[i] = row;
+		d->working += row.works;
+		d->joined += row.works && t->turn != MM_VIEW_NO_TURNS;
+	}
+}
+
+/* Who has the turn, or will have it because nobody has: memory is never without one it is for. */
+static bool has_turn(const struct mm_view_tenant *t, bool held)
+{
+	return held ? t->turn == MM_VIEW_HOLDS : t->turn == MM_VIEW_WAITS && !t->place;
+}
+
+static enum mm_role role_of(const struct mm_draft *d, const struct mm_draft_row *row, bool held)
+{
+	if (!row->works)
+		return MM_ROLE_IDLE;
+	if (d->beside || row->t->turn == MM_VIEW_NO_TURNS || has_turn(row->t, held))
+		return MM_ROLE_COMPUTES;
+	return row->t->turn == MM_VIEW_WAITS ? MM_ROLE_WAITS : MM_ROLE_IDLE;
+}
+
+void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts)
+{
+	bool held = false;
+
+	d->beside = beside;
+	d->predicts = predicts;
+	d->computing = d->waiting = 0;
+	for (uint32_t i = 0; i < d->n; i++)
+		held = held || d->row[i].t->turn == MM_VIEW_HOLDS;
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+
+		row->role = role_of(d, row, held);
+		row->alpha = row->t->alpha_next;
+		if (predicts && row->role == MM_ROLE_COMPUTES && row->t->lends)
+			row->alpha = 0;
+		row->alpha_least = 0;
+		row->keep = row->level = row->held;
+		row->low = row->high = 0;
+		row->why = MM_WHY_STAYS;
+		row->worth = row->worth_more = 0;
+		d->computing += row->role == MM_ROLE_COMPUTES;
+		d->waiting += row->role == MM_ROLE_WAITS;
+	}
+}
+
+uint64_t mm_draft_resident(const struct mm_draft_row *row, uint32_t alpha)
+{
+	uint64_t layers = row->t->layers;
+
+	return row->t->fixed_pages + (layers - MM_MIN(alpha, layers)) * row->t->layer_pages;
+}
+
+uint32_t mm_draft_lends(const struct mm_draft_row *row)
+{
+	return row->t->lends && row->t->alpha_max ? row->t->alpha_max - 1 : 0;
+}
+
+void mm_draft_order(struct mm_draft *d, enum mm_role role, mm_draft_before *before)
+{
+	d->orders = 0;
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].role == role)
+			d->order[d->orders++] = (uint16_t)i;
+	/* Shell's sort: the gaps are short of n^2 in practice, and need no memory. */
+	for (uint32_t gap = d->orders / 2; gap; gap /= 2)
+		for (uint32_t i = gap; i < d->orders; i++) {
+			uint16_t at = d->order[i];
+			uint32_t k = i;
+
+			for (; k >= gap; k -= gap) {
+				uint16_t other = d->order[k - gap];
+				const struct mm_draft_row *a = &d->row[at], *b = &d->row[other];
+
+				if (!before(a, b) && (before(b, a) || at > other))
+					break;
+				d->order[k] = other;
+			}
+			d->order[k] = at;
+		}
+}

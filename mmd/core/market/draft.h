@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * draft - a decision in the making
+ *
+ * Concept:   For each tenant its role and its numbers in pages, from the view; the steps of the
+ *            decision fill in layers (away.h), KV (split.h), the mode (mode.h). A draft can be made
+ *            as if all computed side by side, to see what memory that would have.
+ * Units:     pages, unless a name says otherwise.
+ * Ownership: on the stack of mm_market_decide().
+ * Threading: any.
+ */
+#pragma once
+
+#include "mmd/core/market/targets.h"
+#include "mmd/core/market/view.h"
+
+enum mm_role {
+	MM_ROLE_COMPUTES,
+	MM_ROLE_WAITS, /* for its turn */
+	MM_ROLE_IDLE,
+};
+
+struct mm_draft_row {
+	const struct mm_view_tenant *t;
+	enum mm_role role;
+	bool works;           /* has work, whether it may compute or not */
+	uint32_t alpha;       /* as it is, then as it is to be */
+	uint32_t alpha_least; /* of layers, for others than KV of who computes */
+	uint64_t held, want;  /* KV; what it wants in all, at least what it holds */
+	uint64_t part;        /* of KV that it is entitled to: its share, if it wants so much */
+	uint64_t keep;        /* of what it holds */
+	uint64_t level;       /* KV that it may have */
+	uint64_t low, high;   /* bounds of the level while KV is divided */
+	enum mm_target_why why;
+	int64_t worth, worth_more;
+};
+
+struct mm_draft {
+	const struct mm_view *view;
+	bool beside;
+	bool predicts;  /* layers of who computes are not as they are, but all at home */
+	uint64_t pages; /* for models and KV of all tenants */
+	uint32_t n;     /* rows, one for each tenant of the view */
+	uint32_t computing, waiting, working, joined;
+	uint32_t orders; /* entries of order[] */
+	uint16_t order[MM_CORE_TENANTS_MAX];
+	struct mm_draft_row row[MM_CORE_TENANTS_MAX];
+};
+
+/* Begins with the numbers of the view; no roles. */
+void mm_draft_begin(struct mm_draft *d, const struct mm_view *view);
+/* Gives roles, side by side or in turns, and begins with the layers and KV that are. */
+void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts);
+/* Returns the pages of the model of @row with @alpha layers away. */
+uint64_t mm_draft_resident(const struct mm_draft_row *row, uint32_t alpha);
+/* Returns the most layers that @row may lend by the decision. */
+uint32_t mm_draft_lends(const struct mm_draft_row *row);
+
+/* Returns whether @a precedes @b. */
+typedef bool mm_draft_before(const struct mm_draft_row *a, const struct mm_draft_row *b);
+/* Sorts the rows of @role into order[]; equals by their index. */
+void mm_draft_order(struct mm_draft *d, enum mm_role role, mm_draft_before *before);

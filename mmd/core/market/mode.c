@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/mode.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/market/away.h"
+#include "mmd/core/market/value.h"
+
+#define TURNS_FROM   1100 /* permille of the supply */
+#define BESIDE_BELOW 900
+#define DWELL_NS     MM_NS_PER_S
+#define TURN_MOST_NS (10 * MM_NS_PER_S)
+#define GOAL_SLACK   900 /* permille of a goal that the other mode must keep to be entered */
+
+/* Memory that all who have work want; a model that is idle may come back any time. */
+static uint64_t demand_of(const struct mm_draft *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+		uint64_t model = mm_draft_resident(row, 0);
+
+		sum += row->works ? model + row->want : (model + row->held) / 2;
+	}
+	return sum;
+}
+
+/* What the layers of who computes would add, if all who have work computed side by side. */
+static uint64_t supply_of(struct mm_draft *d, const struct mm_market_memory *memory)
+{
+	uint64_t sum = d->pages;
+
+	mm_draft_roles(d, true, !memory->beside);
+	mm_away_decide(d, memory);
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].role == MM_ROLE_COMPUTES)
+			sum += (uint64_t)d->row[i].alpha * d->row[i].t->layer_pages;
+	return sum;
+}
+
+/* ---- goals ---- */
+
+/* Time between two tokens of @row side by side: beside others its steps are measured so already. */
+static uint64_t beside_tpot_ns(const struct mm_draft_row *row, uint64_t steps_ns, bool beside)
+{
+	uint64_t slow = mm_value_slow(row->t, row->alpha);
+	uint64_t step_ns = beside ? row->t->step_ns : steps_ns;
+
+	return step_ns + step_ns / 1000 * MM_MIN(slow, 10000u);
+}
+
+/* Returns the weights of who misses its goals: @ret_turns in turns, @ret_beside side by side. */
+static void goals_missed(const struct mm_draft *d, bool beside, uint64_t *ret_beside,
+			 uint64_t *ret_turns)
+{
+	uint64_t steps_ns = 0, turn_ns = 0;
+
+	*ret_beside = *ret_turns = 0;
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].works) {
+			steps_ns += d->row[i].t->step_ns;
+			turn_ns += MM_MAX(d->row[i].t->quantum_ns, d->row[i].t->home_mean_ns * 10);
+		}
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+		const struct mm_view_tenant *t = row->t;
+		uint64_t own_ns = MM_MAX(t->quantum_ns, t->home_mean_ns * 10);
+
+		if (!row->works)
+			continue;
+		if (t->goal_tpot_ns && beside_tpot_ns(row, steps_ns, beside) > t->goal_tpot_ns)
+			*ret_beside += t->weight;
+		if (t->goal_ttft_ns && turn_ns - own_ns > t->goal_ttft_ns)
+			*ret_turns += t->weight;
+	}
+}
+
+/* ---- the mode ---- */
+
+static bool wants_turns(const struct mm_draft *d, bool beside, uint64_t demand, uint64_t supply)
+{
+	uint64_t missed_beside, missed_turns;
+
+	goals_missed(d, beside, &missed_beside, &missed_turns);
+	if (missed_beside != missed_turns)
+		return missed_turns < missed_beside;
+	if (beside)
+		return demand * 1000 > supply * TURNS_FROM;
+	return demand * 1000 >= supply * BESIDE_BELOW;
+}
+
+/* The other mode is entered when all spoke for it for a while; beside at once when one is alone. */
+static void mode_change(const struct mm_view *view, struct mm_market_memory *memory, bool beside)
+{
+	if (beside == memory->beside) {
+		memory->mode_since_ns = 0;
+		return;
+	}
+	if (!memory->mode_since_ns)
+		memory->mode_since_ns = MM_MAX(view->now_ns, 1u);
+	if (view->now_ns - memory->mode_since_ns < DWELL_NS)
+		return;
+	memory->beside = beside;
+	memory->mode_since_ns = 0;
+}
+
+void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct mm_targets *targets)
+{
+	const struct mm_view *view = d->view;
+	bool may_turns = view->may_turns && view->joined;
+
+	memory->beside = memory->chosen ? memory->beside : view->may_beside;
+	memory->chosen = true;
+	targets->demand = demand_of(d);
+	targets->supply = supply_of(d, memory);
+	if (!view->may_beside || !may_turns) {
+		memory->beside = !may_turns;
+		memory->mode_since_ns = 0;
+	} else if (d->joined < 2) {
+		mode_change(view, memory, true);
+	} else {
+		mode_change(view, memory,
+			    !wants_turns(d, memory->beside, targets->demand, targets->supply));
+	}
+	mm_draft_roles(d, memory->beside, false);
+}
+
+/* ---- the length of a turn ---- */
+
+/* Time that bringing the memory home takes; before any was measured, what its layers take. */
+static uint64_t home_ns(const struct mm_view_tenant *t)
+{
+	return t->home_mean_ns ? t->home_mean_ns : t->alpha * t->transfer_ns;
+}
+
+static uint64_t turn_of(const struct mm_draft *d, const struct mm_view_tenant *t)
+{
+	uint64_t cost = MM_MAX(d->view->turn_cost_permille, 1u), most = TURN_MOST_NS;
+	uint64_t turn = MM_MIN(home_ns(t), most) * 1000 / cost;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_view_tenant *u = d->row[i].t;
+
+		if (d->row[i].role == MM_ROLE_WAITS && u->goal_ttft_ns)
+			most = MM_MIN(most, u->goal_ttft_ns / d->waiting);
+	}
+	/* A goal does not make turns shorter than a rotation pays for. */
+	most = MM_MAX(most, MM_MIN(turn / 2, (uint64_t)TURN_MOST_NS));
+	return MM_MIN(MM_MAX(turn, t->quantum_ns), most);
+}
+
+uint64_t mm_mode_turn_ns(const struct mm_draft *d)
+{
+	for (uint32_t i = 0; i < d->n && !d->beside; i++)
+		if (d->row[i].t->turn == MM_VIEW_HOLDS)
+			return turn_of(d, d->row[i].t);
+	return 0;
+}

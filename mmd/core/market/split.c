@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/split.h"
+
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/market/value.h"
+
+#define SLACK_PART  8    /* of what it uses that a tenant with work may hold empty */
+#define SEVERE_SLOW 1000 /* permille from which KV in use is asked back for layers */
+#define LEVEL_SCALE 1024 /* of a level of KV for each unit of weight */
+
+static uint64_t share_pages(const struct mm_draft_row *row)
+{
+	return (uint64_t)row->t->kv_share * row->t->chunk_pages;
+}
+
+static uint64_t chunks_down(const struct mm_draft_row *row, uint64_t pages)
+{
+	uint32_t per = row->t->chunk_pages;
+
+	return per ? pages / per * per : 0;
+}
+
+/* Takes up to @pages from @row, which keeps @least; returns what was taken, in whole chunks. */
+static uint64_t keep_less(struct mm_draft_row *row, uint64_t least, uint64_t pages)
+{
+	uint32_t per = row->t->chunk_pages;
+	uint64_t over = row->keep > least ? row->keep - least : 0, take;
+
+	if (!per || !row->t->gives)
+		return 0;
+	take = MM_MIN(mm_div_up(MM_MIN(over, pages), per), over / per) * per;
+	row->keep -= take;
+	return take;
+}
+
+/* Takes what is still needed of @ret_needed from @row, which keeps @least. */
+static void take_needed(struct mm_draft_row *row, uint64_t least, uint64_t *ret_needed)
+{
+	uint64_t taken = keep_less(row, least, *ret_needed);
+
+	*ret_needed -= MM_MIN(taken, *ret_needed);
+}
+
+/* ---- what is taken ---- */
+
+static uint64_t models_sum(const struct mm_draft *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		sum += mm_draft_resident(&d->row[i], d->row[i].alpha);
+	return sum;
+}
+
+/* Returns the pages by which wants of who computes are more than there is. */
+static uint64_t kv_lacking(const struct mm_draft *d, uint64_t budget)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		sum += d->row[i].role == MM_ROLE_COMPUTES ? d->row[i].want : d->row[i].keep;
+	return sum > budget ? sum - budget : 0;
+}
+
+/* Chunks in use, of a tenant with work a few more; all if requests wait, which soon fill them. */
+static uint64_t not_empty(const struct mm_draft_row *row)
+{
+	uint64_t used = MM_MIN(row->t->kv_used, row->t->kv_held);
+
+	if (row->role == MM_ROLE_COMPUTES && (row->t->waiting || row->want > row->held))
+		return row->held;
+	if (row->works)
+		used = MM_MIN(used + used / SLACK_PART + 1, (uint64_t)row->t->kv_held);
+	return used * row->t->chunk_pages;
+}
+
+static uint64_t empties_take(struct mm_draft *d, uint64_t lacking)
+{
+	for (uint32_t i = 0; i < d->n && lacking; i++)
+		take_needed(&d->row[i], not_empty(&d->row[i]), &lacking);
+	return lacking;
+}
+
+static bool farther_in_line(const struct mm_draft_row *a, const struct mm_draft_row *b)
+{
+	return a->t->place > b->t->place;
+}
+
+/* KV of who waits for its turn goes to the host, or, without room there, down to its share. */
+static uint64_t waiting_take(struct mm_draft *d, enum mm_role role, uint64_t lacking)
+{
+	mm_draft_order(d, role, farther_in_line);
+	for (uint32_t i = 0; i < d->orders && lacking; i++) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+		take_needed(row, row->t->swap_bytes ? 0 : share_pages(row), &lacking);
+	}
+	return lacking;
+}
+
+/* Returns what is lacking of shares of who computes, and of layers without which it hardly does. */
+static uint64_t entitled_pages(const struct mm_draft *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+		uint32_t now = row->t->alpha_next, slow;
+
+		if (row->role != MM_ROLE_COMPUTES)
+			continue;
+		sum += row->part > row->held ? row->part - row->held : 0;
+		slow = row->alpha < now ? mm_value_slow(row->t, now) : 0;
+		if (slow >= SEVERE_SLOW)
+			sum += (uint64_t)(now - row->alpha) * row->t->layer_pages;
+	}
+	return sum;
+}
+
+/* Takes @pages of KV beyond shares, in use or not, in proportion to what is beyond. */
+static void surplus_take(struct mm_draft *d, uint64_t pages)
+{
+	uint64_t over = 0;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+
+		row->low = row->t->gives && row->keep > share_pages(row)
+				   ? row->keep - share_pages(row)
+				   : 0;
+		over += row->low;
+	}
+	for (uint32_t i = 0; i < d->n && over; i++) {
+		struct mm_draft_row *row = &d->row[i];
+		uint64_t part = (uint64_t)((unsigned __int128)row->low * pages / over);
+
+		keep_less(row, share_pages(row),
+			  MM_MIN(part + (part * over < row->low * pages), row->low));
+	}
+}
+
+static uint64_t kept_sum(const struct mm_draft *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		sum += d->row[i].keep;
+	return sum;
+}
+
+static void take_for_wants(struct mm_draft *d, uint64_t budget)
+{
+	uint64_t lacking = kv_lacking(d, budget), entitled, kept;
+
+	if (lacking)
+		lacking = empties_take(d, lacking);
+	if (lacking && !d->beside) {
+		lacking = waiting_take(d, MM_ROLE_IDLE, lacking);
+		lacking = waiting_take(d, MM_ROLE_WAITS, lacking);
+	}
+	if (!lacking)
+		return;
+	entitled = entitled_pages(d);
+	kept = kept_sum(d);
+	if (entitled && kept + entitled > budget)
+		surplus_take(d, MM_MIN(kept + entitled - budget, entitled));
+}
+
+/* An account that must give does so with its tenants' KV beyond shares first, then with any. */
+static void accounts_take(struct mm_draft *d)
+{
+	uint64_t owes[MM_CORE_ACCOUNTS_MAX];
+
+	for (uint32_t i = 0; i < d->view->n_accounts; i++)
+		owes[i] = d->view->account[i].owes;
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+		uint64_t given = row->held - row->keep, *o = &owes[row->t->account];
+
+		if (row->alpha > row->t->alpha)
+			given += (uint64_t)(row->alpha - row->t->alpha) * row->t->layer_pages;
+		*o -= MM_MIN(*o, given);
+	}
+	for (uint32_t pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < d->n; i++) {
+			struct mm_draft_row *row = &d->row[i];
+
+			take_needed(row, pass ? 0 : share_pages(row), &owes[row->t->account]);
+		}
+}
+
+/* ---- what is given ---- */
+
+/* What a tenant cannot go below, whoever needs memory: layers that stay, and KV that it keeps. */
+static uint64_t least_of(const struct mm_draft_row *row)
+{
+	uint32_t most = row->t->lends ? mm_draft_lends(row) : row->alpha;
+	uint64_t kv = row->held;
+
+	if (row->t->gives)
+		kv = row->t->swap_bytes ? 0 : MM_MIN(row->held, share_pages(row));
+	return mm_draft_resident(row, MM_MAX(most, row->alpha)) + kv;
+}
+
+/*
+ * What waits holds no more than fits beside its own layers at its turn. Pages that it was granted
+ * beyond would be asked back for its own layers, and, with no turn in between, granted to it again.
+ */
+static void waiting_bound(struct mm_draft *d)
+{
+	uint64_t least = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		least += least_of(&d->row[i]);
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+		uint64_t others = least - least_of(row), own;
+
+		own = mm_draft_resident(row, row->t->lends ? 0 : row->alpha) + row->t->slot_pages;
+		row->level = row->keep;
+		if (row->role == MM_ROLE_WAITS)
+			row->level = MM_MIN(row->keep,
+					    d->pages > others + own ? d->pages - others - own : 0);
+	}
+}
+
+static uint64_t clamp_level(const struct mm_draft_row *row, uint64_t height)
+{
+	uint64_t at = (uint64_t)((unsigned __int128)height * row->t->weight / LEVEL_SCALE);
+
+	return MM_MAX(row->low, MM_MIN(row->high, at));
+}
+
+static uint64_t levels_sum(const struct mm_draft *d, uint64_t height)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].role == MM_ROLE_COMPUTES)
+			sum += clamp_level(&d->row[i], height);
+	return sum;
+}
+
+/*
+ * Raises levels of who computes from low towards high, the lowest by weight first, while they are
+ * no more than @pages together. Returns whether all are at their high.
+ */
+static bool levels_fill(struct mm_draft *d, uint64_t pages)
+{
+	uint64_t low = 0, high = (d->pages + 1) * LEVEL_SCALE;
+	bool all = levels_sum(d, high) <= pages;
+
+	while (!all && low < high) {
+		uint64_t mid = low + (high - low + 1) / 2;
+
+		if (levels_sum(d, mid) <= pages)
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+
+		if (row->role == MM_ROLE_COMPUTES)
+			row->level = clamp_level(row, all ? high : low);
+	}
+	return all;
+}
+
+/* What is asked back from a tenant is not granted to it at once. */
+static uint64_t high_of(const struct mm_draft_row *row, uint32_t stage)
+{
+	uint64_t limit = (uint64_t)row->t->kv_limit * row->t->chunk_pages;
+
+	if (row->keep < row->held)
+		return row->keep;
+	if (stage == 0)
+		return MM_MAX(row->part, row->keep);
+	return stage == 1 ? row->want : MM_MAX(limit, row->want);
+}
+
+static void levels_give(struct mm_draft *d, uint64_t budget)
+{
+	uint64_t others = 0, pages;
+	bool more = true;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+
+		others += row->role == MM_ROLE_COMPUTES ? 0 : row->keep;
+		row->level = row->role == MM_ROLE_COMPUTES ? row->keep : row->level;
+	}
+	pages = budget > others ? budget - others : 0;
+	for (uint32_t stage = 0; stage < 3 && more; stage++) {
+		for (uint32_t i = 0; i < d->n; i++) {
+			d->row[i].low = d->row[i].level;
+			d->row[i].high = MM_MAX(high_of(&d->row[i], stage), d->row[i].low);
+		}
+		more = levels_fill(d, pages);
+	}
+}
+
+/* Cuts what the tenants of an account have not got yet to what its max leaves. */
+static void accounts_bound(struct mm_draft *d)
+{
+	uint64_t sum[MM_CORE_ACCOUNTS_MAX] = { 0 }, more[MM_CORE_ACCOUNTS_MAX] = { 0 };
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+
+		sum[row->t->account] +=
+			mm_draft_resident(row, row->alpha) + MM_MAX(row->level, row->keep);
+		more[row->t->account] += row->level > row->keep ? row->level - row->keep : 0;
+	}
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+		uint64_t most = d->view->account[row->t->account].max_pages;
+		uint64_t all = more[row->t->account], beyond = sum[row->t->account];
+
+		beyond = beyond > most ? MM_MIN(beyond - most, all) : 0;
+		uint64_t cut = row->level > row->keep ? row->level - row->keep : 0;
+
+		if (beyond)
+			row->level -=
+				MM_MIN(cut, (uint64_t)((unsigned __int128)cut * beyond / all) + 1);
+	}
+}
+
+void mm_split_decide(struct mm_draft *d)
+{
+	uint64_t models = models_sum(d), budget = d->pages > models ? d->pages - models : 0;
+
+	take_for_wants(d, budget);
+	accounts_take(d);
+	waiting_bound(d);
+	levels_give(d, budget);
+	accounts_bound(d);
+	for (uint32_t i = 0; i < d->n; i++)
+		d->row[i].level = chunks_down(&d->row[i], d->row[i].level);
+}

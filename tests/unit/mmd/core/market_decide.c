@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The market's decision: offers in their order, KV, turns, and what every decision must keep. */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/market/value.h"
+#include "tests/unit/mmd/core/views.h"
+
+#define LAYERS      40
+#define LAYER_PAGES 10
+#define MODEL       (LAYERS * LAYER_PAGES)
+#define STEP_NS     (40 * MM_NS_PER_MS)
+#define TRANSFER_NS (2 * MM_NS_PER_MS)
+#define DRAWN       100000 /* views */
+
+static struct views v, other;
+
+static struct mm_view_tenant *add(uint32_t held, uint32_t wanted)
+{
+	struct mm_view_tenant *t = views_add(&v, LAYERS, LAYER_PAGES, STEP_NS, TRANSFER_NS);
+
+	t->kv_held = t->kv_used = held;
+	t->kv_wanted = wanted;
+	t->hungry_permille = wanted > held ? 1000 : 0;
+	return t;
+}
+
+/* ---- side by side ---- */
+
+static void nobody_lacks_and_nothing_changes(void **state)
+{
+	(void)state;
+	views_begin(&v, 3 * MODEL + 1000);
+	add(200, 200);
+	add(300, 250);
+	views_idle(add(50, 0));
+	views_decide(&v);
+	assert_true(v.targets.beside);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(v.target[i].alpha, 0);
+		assert_int_equal(v.target[i].kv_keep, UINT32_MAX);
+	}
+	assert_true(v.target[0].kv_most >= 200 && v.target[1].kv_most >= 300);
+}
+
+static void idle_models_lend_what_is_needed(void **state)
+{
+	(void)state;
+	views_begin(&v, 3 * MODEL + 100);
+	add(100, 180); /* lacks 80, and an eighth of what it wants */
+	views_idle(add(0, 0));
+	views_idle(add(0, 0));
+	v.tenant[1].active_ns = 5 * MM_NS_PER_S;
+	v.tenant[2].active_ns = 9 * MM_NS_PER_S;
+	views_decide(&v);
+	assert_int_equal(v.target[0].alpha, 0);
+	assert_int_equal(v.target[1].alpha, 0);
+	assert_int_equal(v.target[2].alpha, 11); /* the one that was active last */
+	assert_true(v.target[0].kv_most >= 180);
+	/* What the operator ranks lower lends first. */
+	v.tenant[2].priority = 1;
+	views_decide(&v);
+	assert_int_equal(v.target[1].alpha, 11);
+	assert_int_equal(v.target[2].alpha, 0);
+}
+
+static void empty_chunks_are_taken_first(void **state)
+{
+	(void)state;
+	views_begin(&v, 2 * MODEL + 200);
+	add(100, 150);
+	views_idle(add(100, 0));
+	views_decide(&v);
+	assert_int_equal(v.target[1].kv_keep, 50);
+	assert_int_equal(v.target[1].alpha, 0);
+	assert_int_equal(v.target[0].kv_most, 150);
+}
+
+static void a_loan_that_costs_more_than_it_gains_is_not_taken(void **state)
+{
+	(void)state;
+	views_begin(&v, 2 * MODEL + 1000);
+	add(900, 940);
+	views_idle(add(0, 0));
+	v.tenant[1].transfer_ns = MM_NS_PER_S; /* its link is slow */
+	v.tenant[1].idle_mean_ns = 100 * MM_NS_PER_MS;
+	v.tenant[0].kv_wanted = 1200;
+	views_decide(&v);
+	assert_int_equal(v.target[1].alpha, 0);
+	assert_int_equal(v.target[1].why, MM_WHY_IDLE_DEAR);
+	/* For a model that waits it is taken. */
+	v.view.big_pages = 300;
+	views_decide(&v);
+	assert_true(v.target[1].alpha >= 30);
+}
+
+static void who_computes_lends_what_is_hidden(void **state)
+{
+	(void)state;
+	views_begin(&v, 2 * MODEL + 400);
+	add(200, 2000);
+	add(200, 2000);
+	views_mode(&v, true);
+	views_decide(&v);
+	/* 40 ms hide 2 ms for each of 13 layers; many more cost more than they gain. */
+	assert_in_range(v.target[0].alpha, 12, 30);
+	assert_in_range(v.target[1].alpha, 12, 30);
+	views_follow(&v);
+	/* It stays, but for what the new KV allows. */
+	views_decide(&v);
+	assert_in_range(v.target[0].alpha, 12, 30);
+}
+
+static void who_wakes_gets_its_layers_before_others_surplus(void **state)
+{
+	(void)state;
+	views_begin(&v, 2 * MODEL + 100);
+	add(440, 2000);
+	v.tenant[0].kv_used = 440;
+	add(0, 10);
+	v.tenant[1].alpha = v.tenant[1].alpha_next = 34;
+	views_cost(&v.tenant[1]);
+	v.tenant[1].step_ns = 2 * MM_NS_PER_MS;
+	views_cost(&v.tenant[1]);
+	views_mode(&v, true);
+	views_decide(&v);
+	assert_true(v.target[1].alpha < 5);
+	assert_int_equal(v.target[1].first, MM_FIRST_ENTITLED);
+	/* Its steps would be many times as long: KV beyond the other's share returns for it. */
+	assert_true(v.target[0].kv_keep < 440);
+	assert_true(v.target[0].kv_keep >= v.tenant[0].kv_share);
+}
+
+static void equal_tenants_get_equal_kv(void **state)
+{
+	(void)state;
+	views_begin(&v, 2 * MODEL + 1000);
+	add(700, 5000);
+	add(100, 5000);
+	views_mode(&v, true);
+	v.view.may_turns = false;
+	v.tenant[0].lends = v.tenant[1].lends = false;
+	views_decide(&v);
+	/* What one has in use it keeps; what is free goes to the other. */
+	assert_int_equal(v.target[0].kv_most, 700);
+	assert_int_equal(v.target[1].kv_most, 300);
+	v.tenant[0].kv_held = v.tenant[0].kv_used = 300;
+	views_decide(&v);
+	assert_int_equal(v.target[0].kv_most, 500);
+	assert_int_equal(v.target[1].kv_most, 500);
+}
+
+static void a_share_comes_before_any_surplus(void **state)
+{
+	(void)state;
+	views_begin(&v, 2 * MODEL + 300);
+	add(280, 2000);
+	add(20, 90);
+	v.tenant[0].lends = v.tenant[1].lends = false;
+	v.view.may_turns = false;
+	views_mode(&v, true);
+	views_decide(&v);
+	assert_int_equal(v.target[1].kv_most, 90);
+	assert_int_equal(v.target[0].kv_keep, 210);
+	assert_int_equal(v.target[1].first, MM_FIRST_ENTITLED);
+}
+
+/* ---- accounts ---- */
+
+static void an_account_stays_within_its_max(void **state)
+{
+	(void)state;
+	views_begin(&v, 10000);
+	v.view.n_accounts = 2;
+	v.account[1].max_pages = MODEL + 250;
+	add(200, 1000);
+	add(200, 1000);
+	v.tenant[1].account = 1;
+	views_decide(&v);
+	assert_int_equal(v.target[1].kv_most, 250 - 1);
+	assert_true(v.target[0].kv_most >= 1000);
+}
+
+static void an_account_gives_what_it_owes(void **state)
+{
+	(void)state;
+	views_begin(&v, 10000);
+	add(200, 200);
+	v.account[0].owes = 130;
+	views_decide(&v);
+	assert_int_equal(v.target[0].kv_keep, 70);
+	assert_true(v.target[0].kv_most <= 70);
+}
+
+/* ---- turns ---- */
+
+static void two_in_turns(uint64_t pages)
+{
+	views_begin(&v, pages);
+	add(400, 3000);
+	add(400, 3000);
+	v.tenant[0].turn = MM_VIEW_HOLDS;
+	views_wait(&v.tenant[1], 0);
+	v.tenant[0].swap_bytes = v.tenant[1].swap_bytes = 1u << 30;
+	v.view.joined = 2;
+	v.view.may_beside = false;
+}
+
+static void who_waits_lends_all_but_what_must_stay(void **state)
+{
+	(void)state;
+	two_in_turns(2 * MODEL + 800);
+	views_decide(&v);
+	assert_false(v.targets.beside);
+	assert_int_equal(v.target[1].alpha, LAYERS - 2);
+	assert_int_equal(v.target[1].why, MM_WHY_OFF_TURN);
+	assert_int_equal(v.target[1].kv_keep, 0);
+	assert_true(v.target[0].kv_most >= 1170);
+	/* Without room on the host it keeps its share. */
+	v.tenant[1].swap_bytes = 0;
+	views_decide(&v);
+	assert_int_equal(v.target[1].kv_keep, v.tenant[1].kv_share);
+}
+
+static void the_last_in_line_gives_first(void **state)
+{
+	(void)state;
+	views_begin(&v, 3 * MODEL + 900);
+	for (uint32_t i = 0; i < 3; i++) {
+		add(300, 300);
+		v.tenant[i].swap_bytes = 1u << 30;
+	}
+	v.tenant[0].turn = MM_VIEW_HOLDS;
+	views_wait(&v.tenant[1], 0);
+	views_wait(&v.tenant[2], 1);
+	v.view.joined = 3;
+	v.view.may_beside = false;
+	v.tenant[0].kv_wanted = 480;
+	v.tenant[0].hungry_permille = 1000;
+	views_decide(&v);
+	assert_int_equal(v.target[1].alpha, 0);
+	assert_true(v.target[2].alpha >= 18 && v.target[2].alpha < 30);
+	assert_int_equal(v.target[1].kv_keep, UINT32_MAX);
+}
+
+static void a_turn_lasts_many_rotations(void **state)
+{
+	(void)state;
+	two_in_turns(2 * MODEL + 800);
+	v.tenant[0].home_mean_ns = 100 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_ns, 2 * MM_NS_PER_S);
+	v.tenant[0].home_mean_ns = MM_NS_PER_MS;
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_ns, v.tenant[0].quantum_ns);
+	v.tenant[0].home_mean_ns = MM_NS_PER_S;
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_ns, 10 * MM_NS_PER_S);
+	/* A goal for the first token of who waits makes it shorter, down to half. */
+	v.tenant[0].home_mean_ns = 100 * MM_NS_PER_MS;
+	v.tenant[1].goal_ttft_ns = 1500 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_ns, 1500 * MM_NS_PER_MS);
+	v.tenant[1].goal_ttft_ns = 1;
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_ns, MM_NS_PER_S);
+}
+
+/* ---- the mode ---- */
+
+static void the_mode_follows_the_demand(void **state)
+{
+	(void)state;
+	views_begin(&v, 2 * MODEL + 1000);
+	add(500, 500);
+	add(500, 500);
+	views_wait(&v.tenant[0], 0);
+	views_wait(&v.tenant[1], 1);
+	v.view.joined = 2;
+	views_decide(&v);
+	assert_true(v.targets.beside);
+	v.tenant[0].kv_wanted = v.tenant[1].kv_wanted = 4000;
+	views_decide(&v);
+	assert_true(v.targets.beside); /* not before it has been so for a second */
+	v.view.now_ns += 1100 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_false(v.targets.beside);
+	/* In between nothing changes. */
+	v.tenant[0].kv_wanted = v.tenant[1].kv_wanted = 500;
+	views_decide(&v);
+	v.view.now_ns += 1100 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_false(v.targets.beside);
+	v.tenant[0].kv_wanted = v.tenant[1].kv_wanted = 200;
+	v.tenant[0].kv_held = v.tenant[1].kv_held = 200;
+	views_decide(&v);
+	v.view.now_ns += 1100 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_true(v.targets.beside);
+}
+
+static void one_alone_needs_no_turns(void **state)
+{
+	(void)state;
+	two_in_turns(2 * MODEL + 800);
+	v.view.may_beside = true;
+	views_mode(&v, false);
+	views_idle(&v.tenant[1]);
+	v.tenant[1].turn = MM_VIEW_AWAY;
+	views_decide(&v);
+	v.view.now_ns += 1100 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_true(v.targets.beside);
+}
+
+/* ---- always ---- */
+
+static void same_bytes_same_targets(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 300; seed++) {
+		views_draw(&v, seed);
+		views_draw(&other, seed);
+		memset(&other.target, 0xff, sizeof(other.target));
+		views_decide(&v);
+		views_decide(&other);
+		assert_memory_equal(&v.view, &other.view, offsetof(struct mm_view, tenant));
+		for (uint32_t i = 0; i < v.view.n_tenants; i++) {
+			assert_int_equal(v.target[i].alpha, other.target[i].alpha);
+			assert_int_equal(v.target[i].kv_most, other.target[i].kv_most);
+			assert_int_equal(v.target[i].kv_keep, other.target[i].kv_keep);
+			assert_int_equal(v.target[i].first, other.target[i].first);
+			assert_int_equal(v.target[i].why, other.target[i].why);
+		}
+		assert_memory_equal(&v.memory, &other.memory, sizeof(v.memory));
+	}
+}
+
+static void drawn_views_keep_the_invariants(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < DRAWN; seed++) {
+		views_draw(&v, seed);
+		for (uint32_t i = 0; i < 2; i++) {
+			views_decide(&v);
+			views_follow(&v);
+			v.view.now_ns += 50 * MM_NS_PER_MS;
+		}
+	}
+}
+
+/* ---- how long it takes: printed, and nothing is asserted of it ---- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * MM_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static void time_of(uint32_t n, bool beside)
+{
+	uint64_t from;
+	uint32_t rounds = 20;
+
+	views_begin(&v, n * 1200ull);
+	for (uint32_t i = 0; i < n; i++) {
+		struct mm_view_tenant *t = views_add(&v, 100, 10, STEP_NS + i * 1000, TRANSFER_NS);
+
+		t->kv_held = t->kv_used = 150 + i % 7;
+		t->kv_wanted = 500;
+		if (!beside && i)
+			views_wait(t, i - 1);
+	}
+	v.tenant[0].turn = beside ? MM_VIEW_NO_TURNS : MM_VIEW_HOLDS;
+	v.view.joined = beside ? 0 : n;
+	v.view.may_turns = !beside;
+	views_mode(&v, beside);
+	from = now_ns();
+	for (uint32_t i = 0; i < rounds; i++)
+		mm_market_decide(&v.view, &v.memory, &v.targets);
+	print_message("%u tenants %s: %llu us\n", n, beside ? "side by side" : "in turns",
+		      (unsigned long long)((now_ns() - from) / rounds / 1000));
+}
+
+static void decisions_end(void **state)
+{
+	(void)state;
+	time_of(3, true);
+	time_of(64, true);
+	time_of(64, false);
+	time_of(1024, true);
+	time_of(1024, false);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nobody_lacks_and_nothing_changes),
+		cmocka_unit_test(idle_models_lend_what_is_needed),
+		cmocka_unit_test(empty_chunks_are_taken_first),
+		cmocka_unit_test(a_loan_that_costs_more_than_it_gains_is_not_taken),
+		cmocka_unit_test(who_computes_lends_what_is_hidden),
+		cmocka_unit_test(who_wakes_gets_its_layers_before_others_surplus),
+		cmocka_unit_test(equal_tenants_get_equal_kv),
+		cmocka_unit_test(a_share_comes_before_any_surplus),
+		cmocka_unit_test(an_account_stays_within_its_max),
+		cmocka_unit_test(an_account_gives_what_it_owes),
+		cmocka_unit_test(who_waits_lends_all_but_what_must_stay),
+		cmocka_unit_test(the_last_in_line_gives_first),
+		cmocka_unit_test(a_turn_lasts_many_rotations),
+		cmocka_unit_test(the_mode_follows_the_demand),
+		cmocka_unit_test(one_alone_needs_no_turns),
+		cmocka_unit_test(same_bytes_same_targets),
+		cmocka_unit_test(drawn_views_keep_the_invariants),
+		cmocka_unit_test(decisions_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
