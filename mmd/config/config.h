@@ -64,7 +64,6 @@ struct mm_config {
 	uint64_t stage_bytes;            /* ring of each device; 0 = default */
 	uint64_t swap_max_bytes;         /* of all tenants; 0 = no swap */
 	uint64_t swap_account_max_bytes; /* of one account; 0 = swap_max_bytes */
-	uint64_t lend_max_permille;      /* 0 = the controller's default */
 	/* Knobs of the controller as mm_tune_parse() takes them; "" = defaults. */
 	char controller[MM_TUNE_TEXT_BYTES];
 	uint64_t chunk_bytes; /* 0 = default */

@@ -69,7 +69,6 @@ static_assert(MM_TURN_QUANTUM_BOUND_NS == 2 * MM_NS_PER_S, "turn-quantum-max");
 static_assert(MM_RECLAIM_TIMEOUT_NS == 10 * MM_NS_PER_S, "reclaim-timeout");
 static_assert(MM_STOP_NS == 60 * MM_NS_PER_S, "stop-timeout");
 static_assert(MM_KILL_MAX == 8 && MM_KILL_WINDOW_NS == 60 * MM_NS_PER_S, "kill-max, kill-window");
-static_assert(MM_LEND_MAX_PERMILLE == 700, "lend-max");
 static_assert(MM_CHUNK_BYTES_DEFAULT == 16 << 20, "chunk");
 static_assert(MM_STAGE_BUFFERS_DEFAULT == 4 && MM_STAGE_BUFFERS_MIN == 2 &&
 		      MM_STAGE_BUFFERS_MAX == 64,
@@ -157,14 +156,6 @@ const struct mm_opt mm_config_options[] = {
 	  .choices = config_policy_choices,
 	  .preset = "remap",
 	  .group = "Lending" },
-	{ .name = "lend-max",
-	  .value = "PERMILLE",
-	  .help = "share of the layers of an idle model that may be away",
-	  .type = MM_OPT_NUMBER,
-	  CONFIG_AT(lend_max_permille),
-	  .min = 1,
-	  .max = 1000,
-	  .otherwise = "700" },
 	{ .name = "slots",
 	  .value = "N",
 	  .help = "how many slots the cycling layers of a model share",

@@ -14,7 +14,6 @@
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/policy.h"
 #include "mmd/core/market/demand.h"
-#include "mmd/core/market/worth.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/plans.h"
 #include "mmd/core/plan/swap.h"
@@ -47,7 +46,6 @@ static void opts_scale_times(struct mm_core_opts *o)
 	o->dwell_ns *= o->time_scale;
 	o->change_ns *= o->time_scale;
 	o->reclaim_ns *= o->time_scale;
-	o->ahead_ns *= o->time_scale;
 }
 
 static bool opts_knobs_are_valid(const struct mm_core_opts *o)
@@ -100,7 +98,7 @@ static int core_allocate(struct mm_core *c)
 	c->tenant = calloc(tenants, sizeof(*c->tenant));
 	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
 	c->plans = mm_plans_create(tenants, c->opts.pages, c->entries_max);
-	c->market = mm_market_create(tenants);
+	c->market = mm_market_create(tenants, c->opts.accounts_max);
 	c->mins = calloc(1, sizeof(*c->mins));
 	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
 	c->storage =

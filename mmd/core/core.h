@@ -66,7 +66,6 @@ enum mm_policy {
 /* Measures against a tenant that does not give back in time what it must. */
 enum mm_on_timeout { MM_ON_TIMEOUT_KILL, MM_ON_TIMEOUT_QUARANTINE, MM_ON_TIMEOUTS };
 
-enum mm_lend_order { MM_LEND_MRU = 1, MM_LEND_LRU };
 enum mm_switch { MM_SWITCH_ON = 1, MM_SWITCH_OFF };
 /* How tenants that joined turns share a device: as the core decides, side by side, in turns. */
 enum mm_sharing { MM_SHARING_AUTO = 1, MM_SHARING_BESIDE, MM_SHARING_TURNS };
@@ -92,24 +91,13 @@ struct mm_core_opts {
 	uint64_t swap_account_max_bytes; /* of one account's swap spaces; 0 = swap_max_bytes */
 	bool full_drain; /* no step runs while a plan changes, whatever a tenant can do */
 	/* The controller's knobs; 0 = the default in knobs.h. Times are given before time_scale. */
-	uint32_t lend_order;        /* enum mm_lend_order */
 	uint32_t reversion;         /* enum mm_switch */
-	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
-	uint32_t link_permille;     /* of the link's time that all streaming may take */
-	uint32_t slow_permille;     /* by which streaming may make an active model's steps longer */
-	uint32_t wake_permille; /* by which it may make those of an idle model longer if it ran */
 	uint32_t sharing;       /* enum mm_sharing */
-	uint32_t turn_rotate;   /* enum mm_switch */
-	uint32_t turn_prefetch; /* enum mm_switch */
-	uint32_t turn_parts;    /* enum mm_switch */
 	/* Part of a turn that may pass until its holder's layers are home. */
 	uint32_t turn_cost_permille;
 	uint64_t idle_ns;   /* without an open step and without work, after which a model is idle */
 	uint64_t dwell_ns;  /* least time between taking layers and their return */
 	uint64_t change_ns; /* least time between a tenant's plan changes, on average */
-	uint32_t recall;    /* enum mm_switch: reclaim KV in use for a tenant that stalls mostly */
-	uint32_t forecast;  /* enum mm_switch */
-	uint64_t ahead_ns;  /* for which the forecast assumes that demand goes on to rise */
 	uint64_t reclaim_ns;          /* deadline that a KV_RECLAIM carries */
 	uint32_t link_slows_permille; /* by which kernels are longer while the link is busy */
 	uint32_t rho_permille; /* part of one tenant's stalls that others do not make use of */

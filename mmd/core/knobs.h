@@ -18,15 +18,10 @@
 #define MM_SILENT_IDLES 20
 
 /* Defaults. */
-#define MM_LEND_MAX_PERMILLE  700
-#define MM_LINK_PERMILLE      900
-#define MM_SLOW_PERMILLE      50
-#define MM_WAKE_PERMILLE      1000
 #define MM_TURN_COST_PERMILLE 100
 #define MM_IDLE_NS            (100 * MM_NS_PER_MS)
 #define MM_DWELL_NS           (200 * MM_NS_PER_MS)
 #define MM_CHANGE_NS          (50 * MM_NS_PER_MS)
-#define MM_AHEAD_NS           (300 * MM_NS_PER_MS)
 #define MM_RECLAIM_NS         (200 * MM_NS_PER_MS)
 #define MM_REVOKE_NS          (2 * MM_NS_PER_S)
 #define MM_RECLAIM_TIMEOUT_NS (10 * MM_NS_PER_S)

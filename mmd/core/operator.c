@@ -9,7 +9,6 @@
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/settle.h"
 #include "mmd/core/book/emit.h"
-#include "mmd/core/market/worth.h"
 
 int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_t alpha,
 		     uint32_t slots, uint32_t *ret_max)
@@ -28,7 +27,6 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	}
 	t->plan.alpha_by_hand = alpha;
 	t->plan.slots_by_hand = slots;
-	mm_c_caps_void(t);
 	t->lends->by_hand_ns = c->now_ns;
 	mm_c_settle(c, now_ns);
 	return 0;

@@ -59,9 +59,8 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	tenants_settle(c);
 	mm_c_turns(c);
 	mm_c_supply_changed(c);
-	mm_c_ladder(c);
-	mm_c_supply_changed(c);
 	mm_c_controller(c);
+	mm_c_ladder(c);
 	mm_c_turns_measure(c);
 	tenants_settle(c);
 	mm_c_retry_quarantine(c);

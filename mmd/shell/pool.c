@@ -52,7 +52,6 @@ void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts)
 {
 	char error[MM_TUNE_ERROR_BYTES];
 
-	opts->lend_max_permille = (uint32_t)config->lend_max_permille;
 	if (*config->controller)
 		mm_assert(mm_tune_parse(config->controller, opts, error) == 0);
 	mm_knobs_set_defaults(opts);

@@ -57,7 +57,8 @@ static uint64_t load_smooth(uint64_t old, uint64_t sample)
 	return old ? old - old / 4 + sample / 4 : sample;
 }
 
-static void computing_note(struct mm_c_tenant *t, uint64_t step_ns, uint64_t stall_ns)
+static void computing_note(struct mm_c_tenant *t, uint64_t step_ns, uint64_t stall_ns,
+			   uint64_t kv_used)
 {
 	uint64_t longest = t->load.longest_ns - t->load.longest_ns / LONGEST_FADES;
 
@@ -65,6 +66,8 @@ static void computing_note(struct mm_c_tenant *t, uint64_t step_ns, uint64_t sta
 	t->load.longest_ns = MM_MAX(longest, step_ns);
 	steps_add(&t->load.steps, step_ns);
 	t->load.steps_seen++;
+	if (kv_used)
+		mm_slope_add(&t->load.slope, kv_used, step_ns);
 	t->load.stall_permille -= t->load.stall_permille / 8;
 	t->load.stall_permille += MM_MIN(stall_ns / MM_MAX(step_ns / 1000, 1), STALL_MAX) / 8;
 }
@@ -102,7 +105,8 @@ void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 	 */
 	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
 	if (t->n_layers && stats->samples != t->load.last.samples && stats->step_ns > stall_ns)
-		computing_note(t, stats->step_ns - stall_ns, stall_ns);
+		computing_note(t, stats->step_ns - stall_ns, stall_ns,
+			       MM_MIN(stats->kv_chunks_used, t->kv.held));
 	t->load.claimed |=
 		memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
 	t->load.last = *stats;

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "mm/abi.h"
+#include "mmd/core/book/slope.h"
 
 struct mm_core;
 struct mm_c_tenant;
@@ -45,7 +46,8 @@ struct mm_c_load {
 	uint64_t stall_permille;
 	struct mm_c_steps steps;
 	uint64_t steps_seen;
-	uint64_t longest_ns; /* longest computing time of recent steps: that of a prefill */
+	struct mm_slope slope; /* of its steps' computing time over KV in use */
+	uint64_t longest_ns;   /* longest computing time of recent steps: that of a prefill */
 };
 
 /* Speed of the link, measured by copies that follow each other without a gap. */

@@ -17,8 +17,9 @@
 
 /* This is what a decision takes over from earlier ones. */
 struct mm_market_memory {
-	bool chosen; /* there was a decision */
-	bool beside; /* the mode that was chosen last */
+	bool chosen;         /* there was a decision */
+	uint64_t surplus_ns; /* since when there is a surplus; 0: there is none */
+	bool beside;         /* the mode that was chosen last */
 	uint64_t
 		mode_since_ns; /* since when the demand speaks for the other mode; 0: it does not */
 	uint64_t taken_ns[MM_CORE_TENANTS_MAX]; /* when a tenant's target was raised last */

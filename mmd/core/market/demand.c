@@ -63,6 +63,14 @@ uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t)
 	return want > t->kv.held ? want - t->kv.held : 0;
 }
 
+uint32_t mm_c_kv_due(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint32_t most = c->market->targets.tenant[mm_c_index(c, t)].kv_most;
+	uint32_t unmet = mm_c_kv_unmet(t);
+
+	return most > t->kv.held ? MM_MIN(unmet, most - t->kv.held) : 0;
+}
+
 void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error)
 {
 	if (t->demand->answered ||

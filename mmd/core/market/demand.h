@@ -34,6 +34,8 @@ void mm_c_demand_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
 void mm_c_demand_released(struct mm_c_tenant *t);
 /* Returns how many chunks @t demands, may have by policy, and does not hold. */
 uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t);
+/* Returns how many of them may be granted by the target of the last decision. */
+uint32_t mm_c_kv_due(const struct mm_core *c, const struct mm_c_tenant *t);
 /* Makes @t the last in the order of KV demands. */
 void mm_c_kv_requeue(struct mm_core *c, struct mm_c_tenant *t);
 /* Grants a chunk; the caller has checked that its pages can be reserved. */

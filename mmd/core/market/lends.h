@@ -2,8 +2,7 @@
 /*
  * lends - state of a tenant's lending
  *
- * Concept:   Times at which layers were taken and returned, and the results of worth.c with the
- *            values that they depend on.
+ * Concept:   What look.h observes over time, and what reconcile.h has begun for the present target.
  * Ownership: the market has one per tenant index.
  * Threading: core thread only.
  */
@@ -12,23 +11,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The most layers of a tenant that may be away, and what that number depends on. */
-struct mm_c_cap {
-	uint64_t epoch, claims, steps, t_t_ns;
-	uint32_t link_permille, slow_permille;
-	uint32_t alpha;
-	uint32_t is_hidden_alpha; /* number that is_hidden is for; 0: none */
-	bool is_hidden;           /* streaming with that many layers away is hidden */
+#include "mmd/core/market/points.h"
+
+/* Pages that are kept for layers which are to return. */
+struct mm_c_earmark {
+	uint32_t alpha;    /* the target that they are kept for */
+	uint64_t pages;    /* 0: none are kept */
+	uint64_t until_ns; /* then as many layers return as there are pages for */
+	bool expired;      /* nothing more is kept until the target changes */
 };
 
 struct mm_c_lends {
-	uint64_t taken_ns; /* last time that layers were taken */
-	/* last time that layers returned because too many were away; 0: never */
-	uint64_t overdrawn_return_ns;
-	uint64_t by_hand_ns;           /* since when the operator's plan waits for pages */
-	struct mm_c_cap cap, cap_more; /* for the usual tolerance, and for a multiple of it */
-	struct {
-		uint64_t epoch, claims, steps;
-		uint32_t alpha;
-	} worthwhile; /* last result of mm_c_alpha_worthwhile() */
+	uint64_t taken_ns;   /* when layers were last taken */
+	uint64_t by_hand_ns; /* since when the operator's plan waits for pages */
+	struct mm_c_earmark earmark;
+	uint64_t stuck_until_ns; /* a target could not be reached: until then none is expected */
+	bool home_short;         /* free pages did not suffice when layers were last to return */
+	uint64_t big_pages;      /* that are kept for its model or the operator's plan */
+
+	uint64_t active_ns; /* when it was active, at the last look */
+	uint64_t idle_mean_ns, home_mean_ns;
+	uint32_t hungry_permille, late_permille;
+	uint64_t requests_done, requests_late; /* at the last sample */
+	struct mm_c_points points;
 };

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-struct mm_market *mm_market_create(uint32_t tenants)
+struct mm_market *mm_market_create(uint32_t tenants, uint32_t accounts)
 {
 	struct mm_market *m = calloc(1, sizeof(*m));
 
@@ -12,9 +12,13 @@ struct mm_market *mm_market_create(uint32_t tenants)
 	m->demand = calloc(tenants, sizeof(*m->demand));
 	m->lends = calloc(tenants, sizeof(*m->lends));
 	m->tenant_turn = calloc(tenants, sizeof(*m->tenant_turn));
+	m->view.tenant = calloc(tenants, sizeof(*m->view.tenant));
+	m->view.account = calloc(accounts, sizeof(*m->view.account));
+	m->targets.tenant = calloc(tenants, sizeof(*m->targets.tenant));
 	/* No revision of the core equals this, so both are computed at first use. */
 	m->expected.coming = m->sums.coming = UINT64_MAX;
-	if (m->demand && m->lends && m->tenant_turn)
+	if (m->demand && m->lends && m->tenant_turn && m->view.tenant && m->view.account &&
+	    m->targets.tenant)
 		return m;
 	mm_market_destroy(m);
 	return NULL;
@@ -27,6 +31,9 @@ void mm_market_destroy(struct mm_market *m)
 	free(m->demand);
 	free(m->lends);
 	free(m->tenant_turn);
+	free(m->view.tenant);
+	free(m->view.account);
+	free(m->targets.tenant);
 	free(m);
 }
 
@@ -38,4 +45,6 @@ void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index)
 	*t->demand = (struct mm_demand){ 0 };
 	*t->lends = (struct mm_c_lends){ 0 };
 	*t->turn = (struct mm_c_turn){ 0 };
+	m->targets.tenant[index] =
+		(struct mm_target){ .kv_most = UINT32_MAX, .kv_keep = UINT32_MAX };
 }

@@ -10,44 +10,44 @@
 #include "mmd/core/market/naive.h"
 
 #include "libclient/base/base.h"
-#include "mmd/core/plan/change.h"
-#include "mmd/core/market/lend.h"
-#include "mmd/core/book/quota.h"
-#include "mmd/core/plan/sets.h"
-#include "mmd/core/market/supply.h"
-#include "mmd/core/market/turn.h"
+#include "mmd/core/market/simple.h"
+#include "mmd/core/plan/plan.h"
 
 /*
  * §5.4: the fewest transfers that fit, so one slot while (4) holds. If nothing was measured, one
  * slot while it is the looser one.
  */
-uint32_t mm_naive_slots(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
+static uint32_t naive_slots(uint64_t layers, uint64_t t_c_ns, uint64_t t_t_ns, uint64_t alpha)
 {
-	uint64_t n = t->n_layers, m = (uint64_t)alpha + 1;
-	uint64_t t_c_ns = t->load.t_c_ns, t_t_ns = mm_c_transfer_ns(c, t);
+	uint64_t m = alpha + 1;
 
 	if (!t_c_ns || !t_t_ns)
-		return m * (m + 1) < n ? 1 : 2;
-	return t_t_ns <= UINT64_MAX / m && t_t_ns * m <= t_c_ns * (n - m) ? 1 : 2;
+		return m * (m + 1) < layers ? 1 : 2;
+	return t_t_ns <= UINT64_MAX / m && t_t_ns * m <= t_c_ns * (layers - m) ? 1 : 2;
+}
+
+uint32_t mm_naive_slots(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
+{
+	return naive_slots(t->n_layers, t->load.t_c_ns, mm_c_transfer_ns(c, t), alpha);
 }
 
 /*
  * §5.3: the computing time of the present token of an active model, of a prefill of an inactive
  * one.
  */
-static uint64_t naive_compute_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint64_t naive_compute_ns(const struct mm_view_tenant *t)
 {
-	return mm_c_idle(c, t) ? t->load.longest_ns : t->load.t_c_ns * t->n_layers;
+	return mm_view_is_idle(t) ? t->longest_ns : t->layer_ns * t->layers;
 }
 
-static uint32_t naive_bounded_max(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint32_t naive_bounded_max(const struct mm_view_tenant *t)
 {
-	uint64_t t_t_ns = mm_c_transfer_ns(c, t);
-	uint64_t m_max = t_t_ns ? naive_compute_ns(c, t) / t_t_ns : 0;
-	uint32_t alpha = (uint32_t)MM_MIN(m_max, t->sets->alpha_max);
+	uint64_t m_max = t->largest_ns ? naive_compute_ns(t) / t->largest_ns : 0;
+	uint32_t alpha = (uint32_t)MM_MIN(m_max, t->alpha_max);
 
 	while (alpha) {
-		uint32_t beta = mm_c_alpha_possible(t, alpha, 2) ? mm_naive_slots(c, t, alpha) : 1;
+		bool two = alpha >= 2 && alpha <= t->alpha_two;
+		uint32_t beta = two ? naive_slots(t->layers, t->layer_ns, t->largest_ns, alpha) : 1;
 
 		if (mm_plan_cycling(alpha, beta) <= m_max)
 			break;
@@ -56,65 +56,101 @@ static uint32_t naive_bounded_max(const struct mm_core *c, const struct mm_c_ten
 	return alpha;
 }
 
-/* True while a layer is being taken for this shortage; until it comes no other one is taken. */
-static bool naive_layer_is_coming(const struct mm_core *c)
+/* Idle ones first, then the lower priority, the last turn, the last active, the least lent. */
+static bool lends_before(const struct mm_view_tenant *a, const struct mm_view_tenant *b)
 {
-	MM_FOREACH_TENANT(c, t)
-		if (t->life == MM_LIFE_LIVE && t->model == MM_C_MODEL_READY &&
-		    mm_c_is_changing(t) && t->change->change_gain &&
-		    c->now_ns - t->change->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
+	bool a_idle = mm_view_is_idle(a), b_idle = mm_view_is_idle(b);
+	uint64_t a_lent = (uint64_t)a->alpha * a->weight, b_lent = (uint64_t)b->alpha * b->weight;
+
+	if (a_idle != b_idle)
+		return a_idle;
+	if (a->priority != b->priority)
+		return a->priority < b->priority;
+	if (a_idle && a->place != b->place)
+		return a->place > b->place;
+	if (a_idle && a->active_ns != b->active_ns)
+		return a->active_ns > b->active_ns;
+	return !a_idle && a_lent != b_lent ? a_lent < b_lent : a->index < b->index;
+}
+
+/* True while a layer is being taken for this shortage; until it comes no other one is taken. */
+static bool naive_layer_is_coming(const struct mm_view *v, const struct mm_targets *targets)
+{
+	for (uint32_t i = 0; i < v->n_tenants; i++)
+		if (v->tenant[i].change_pages ||
+		    targets->tenant[v->tenant[i].index].alpha > v->tenant[i].alpha_next)
 			return true;
 	return false;
 }
 
-static uint64_t naive_take_layers(struct mm_core *c, uint64_t short_pages, uint32_t account,
-				  bool dry_run, bool bounded)
+/* Takes a layer of the first tenant of @account that may lend one. False: there is none. */
+static bool naive_take_layer(const struct mm_view *v, struct mm_targets *targets, uint32_t account,
+			     bool bounded)
 {
-	struct mm_c_tenant *order[MM_CORE_TENANTS_MAX];
-	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry_run);
-	uint32_t n = mm_c_lenders(c, order);
+	const struct mm_view_tenant *best = NULL;
 
-	if (!dry_run && naive_layer_is_coming(c))
-		return got;
-	for (uint32_t i = 0; i < n && got < short_pages; i++) {
-		struct mm_c_tenant *t = order[i];
-		uint64_t layers;
-		uint32_t max;
+	for (uint32_t i = 0; i < v->n_tenants; i++) {
+		const struct mm_view_tenant *t = &v->tenant[i];
 
-		if (!mm_c_of_account(t, account) || !mm_c_lends_by_itself(c, t))
+		if ((account != MM_SIMPLE_ALL && t->account != account) || !mm_simple_lends(t) ||
+		    (bounded ? naive_bounded_max(t) : t->alpha_max) <= t->alpha ||
+		    !mm_simple_may_give(v, t, t->layer_pages, account))
 			continue;
-		max = bounded ? naive_bounded_max(c, t) : t->sets->alpha_max;
-		if (!dry_run)
-			max = MM_MIN(max, t->plan.alpha + 1);
-		layers = mm_c_take_up_to(c, t, max, short_pages - got, account, dry_run);
-		got += layers;
-		if (layers && !dry_run)
-			break;
+		if (!best || lends_before(t, best))
+			best = t;
 	}
+	if (best)
+		targets->tenant[best->index].alpha = best->alpha + 1;
+	return best;
+}
+
+/* Returns whether anything was taken. */
+static bool naive_take(const struct mm_view *v, struct mm_targets *targets, uint64_t short_pages,
+		       uint32_t account, bool bounded)
+{
+	uint64_t got = mm_simple_take_chunks(v, targets, short_pages, account, true);
+
+	if (got < short_pages && !naive_layer_is_coming(v, targets))
+		return naive_take_layer(v, targets, account, bounded) || got;
 	return got;
 }
 
-uint64_t mm_naive_take(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry_run)
+/* Chunks that nobody uses make room for the layers that return. */
+static void naive_give_back(const struct mm_view *v, struct mm_targets *targets)
 {
-	return naive_take_layers(c, short_pages, account, dry_run, false);
-}
+	const struct mm_view_tenant *t = mm_simple_next_to_return(v, 0);
 
-uint64_t mm_naive_take_bounded(struct mm_core *c, uint64_t short_pages, uint32_t account,
-			       bool dry_run)
-{
-	return naive_take_layers(c, short_pages, account, dry_run, true);
-}
-
-void mm_naive_give_back(struct mm_core *c, uint64_t surplus_pages)
-{
-	struct mm_c_tenant *t = mm_c_next_to_return(c, 0);
-	uint64_t have = mm_c_free_pages(c), mins = mm_c_unused_mins(c);
-
-	(void)surplus_pages; /* it leaves a part of the pool free, which this algorithm does not */
 	if (!t)
 		return;
-	have = have > mins ? have - mins : 0;
-	mm_c_pages_convert(c, t->account, MM_MIN(have, t->plan.m * mm_c_layer_pages(t)));
-	if (!mm_c_return_layers(c, t, have, 0))
-		mm_c_take_chunks(c, t->plan.m * mm_c_layer_pages(t), MM_DOMAIN_NONE, false, false);
+	mm_simple_return(t, v->unused_mins, targets);
+	targets->chunks_for_layers = true;
+	mm_simple_take_chunks(v, targets, (uint64_t)t->cycling * t->layer_pages, MM_SIMPLE_ALL,
+			      false);
+}
+
+static void naive_decide(const struct mm_view *v, struct mm_targets *targets, bool bounded)
+{
+	bool taken = false;
+
+	mm_simple_begin(v, targets);
+	for (uint32_t i = 0; i < v->n_accounts; i++)
+		taken |= naive_take(v, targets, v->account[i].owes + v->account[i].lacks, i,
+				    bounded);
+	naive_take(v, targets, v->short_pages, MM_SIMPLE_ALL, bounded);
+	if (!taken && !v->needed && v->reversion)
+		naive_give_back(v, targets);
+}
+
+void mm_naive_decide(const struct mm_view *v, struct mm_market_memory *memory,
+		     struct mm_targets *targets)
+{
+	(void)memory;
+	naive_decide(v, targets, false);
+}
+
+void mm_naive_decide_bounded(const struct mm_view *v, struct mm_market_memory *memory,
+			     struct mm_targets *targets)
+{
+	(void)memory;
+	naive_decide(v, targets, true);
 }

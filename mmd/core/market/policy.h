@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * policy - the ways of taking and returning memory that are used
+ * policy - the ways in which memory is lent
  *
- * Concept:    A policy is a table of choices among what lend.h offers.
+ * Concept:    A policy decides: from a view (view.h) to targets (targets.h). It changes nothing by
+ *             itself; reconcile.h and grant.h do what targets say.
  * Ownership:  constant tables.
  * Threading:  core thread only.
  */
@@ -11,20 +12,17 @@
 #include "mmd/core/market/market.h"
 
 struct mm_policy_ops {
-	bool forecast;  /* layers are taken ahead of need */
+	/*
+	 * It decides when the situation has changed and every MM_LOOK_NS, before anything is
+	 * granted, and layers return in the order of its targets. Else it decides at each settling,
+	 * from what lacks pages after all was granted that can be.
+	 */
+	bool market;
+	bool lends;     /* it takes layers */
 	bool kv_static; /* a tenant has its share of KV, never more, and nothing is reclaimed */
 	bool kv_swaps;  /* tenants do well to suspend KV to the host */
-	/* Takes @short_pages from @account's tenants (MM_DOMAIN_NONE: any); returns how many will
-	 * come. @dry_run: changes nothing. NULL: takes nothing. */
-	uint64_t (*take)(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry_run);
-	/* Returns layers of tenants that cannot hide their streaming, from free pages beyond
-	 * @kept_pages. Returns how many more pages are kept for it. NULL: such layers stay away. */
-	uint64_t (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
-	/*
-	 * Returns memory when no tenant waits and @surplus_pages are left. Never NULL, since layers
-	 * that the operator took by hand return under each policy.
-	 */
-	void (*give_back)(struct mm_core *c, uint64_t surplus_pages);
+	void (*decide)(const struct mm_view *view, struct mm_market_memory *memory,
+		       struct mm_targets *targets);
 	/*
 	 * Returns the slots for @alpha layers away, 1 or 2. NULL: the number with the shorter step.
 	 */

@@ -2,7 +2,7 @@
 #include "mmd/core/market/rank.h"
 
 #include "libclient/base/base.h"
-#include "mmd/core/market/turn.h"
+#include "mmd/core/market/market.h"
 #include "mmd/core/market/demand.h"
 
 static const struct mm_account *rank_account_of(const struct mm_core *c,
@@ -20,6 +20,11 @@ static bool tenant_is_starved(const struct mm_core *c, const struct mm_c_tenant 
 	return t->demand->kept_ns || c->now_ns - t->demand->since_ns >= mm_c_time(c, MM_STARVED_NS);
 }
 
+static enum mm_target_first target_first(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->market->targets.tenant[mm_c_index(c, t)].first;
+}
+
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 			const struct mm_c_tenant *b)
 {
@@ -29,23 +34,11 @@ bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		return of_a->quota.priority > of_b->quota.priority;
 	if (tenant_is_starved(c, a) != tenant_is_starved(c, b))
 		return tenant_is_starved(c, a);
+	if (target_first(c, a) != target_first(c, b))
+		return target_first(c, a) < target_first(c, b);
 	if (mm_c_turn_pending(c, a) != mm_c_turn_pending(c, b))
 		return mm_c_turn_pending(c, b);
 	if (!tenant_is_starved(c, a) && of_a->served != of_b->served)
 		return of_a->served < of_b->served;
 	return a->demand->order < b->demand->order;
-}
-
-int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
-		       const struct mm_c_tenant *b)
-{
-	uint32_t of_a = rank_account_of(c, a)->quota.priority,
-		 of_b = rank_account_of(c, b)->quota.priority;
-
-	return of_a < of_b ? -1 : of_a > of_b;
-}
-
-uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	return (uint64_t)t->plan.alpha * rank_account_of(c, t)->quota.weight;
 }

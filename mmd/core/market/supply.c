@@ -8,6 +8,8 @@
 #include "mmd/core/market/cost.h"
 #include "mmd/core/market/market.h"
 #include "mmd/core/book/quota.h"
+#include "mmd/core/market/demand.h"
+#include "mmd/core/market/turn.h"
 
 /* Chunks being reclaimed, and pages that a plan change will free unless it takes too long. */
 static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -52,7 +54,7 @@ const struct mm_c_sums *mm_c_sums(struct mm_core *c)
 	memset(s->own, 0, c->accounts_end * sizeof(*s->own));
 	MM_FOREACH_TENANT(c, t) {
 		s->link += mm_c_link_permille(c, t);
-		s->own[t->account] += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages +
+		s->own[t->account] += (uint64_t)mm_c_kv_due(c, t) * t->kv.chunk_pages +
 				      (t->model == MM_C_MODEL_WAITING ? t->entries : 0);
 	}
 	return s;
@@ -78,6 +80,27 @@ uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account)
 		 may = a->quota.max_pages + c->ledger.leaving[account] + mm_c_expected(c, account);
 
 	return may > use ? may - use : 0;
+}
+
+uint64_t mm_c_needed(struct mm_core *c)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		c->market->part[i].demand = 0;
+	MM_FOREACH_TENANT(c, t)
+		if (!mm_c_turn_pending(c, t))
+			c->market->part[t->account].demand +=
+				(uint64_t)mm_c_kv_due(c, t) * t->kv.chunk_pages;
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		uint64_t own = mm_account_unused_min(&c->account[i]), may;
+
+		if (!c->market->part[i].demand)
+			continue;
+		may = MM_MIN(c->market->part[i].demand, mm_c_account_soon(c, i));
+		sum += may > own ? may - own : 0;
+	}
+	return sum + c->market->big_kept - c->market->big_mins;
 }
 
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t)

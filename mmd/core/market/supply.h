@@ -44,6 +44,11 @@ uint64_t mm_c_supply_for(struct mm_core *c, uint32_t account);
  * and those being reclaimed from it have come.
  */
 uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account);
+/*
+ * Returns how many pages demands for KV need beyond unused mins, each account's at most what may be
+ * charged to it soon, and models and plans that pages are kept for.
+ */
+uint64_t mm_c_needed(struct mm_core *c);
 /* Returns whether @t's account may have less than the whole pool. */
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t);
 

@@ -39,13 +39,16 @@ enum mm_target_why {
 	MM_WHYS
 };
 
-/* Pages go to the lowest first; of one tenant, to its layers before its KV. */
+/*
+ * Pages go to the lowest first; of one tenant, to its layers before its KV. Layers are taken from
+ * the highest first.
+ */
 enum mm_target_first {
 	MM_FIRST_HOLDER,   /* who has the turn */
 	MM_FIRST_ENTITLED, /* computes, and lacks layers, or KV of its share */
 	MM_FIRST_COMPUTES, /* computes, and wants more than its share */
 	MM_FIRST_NEXT,     /* waits for its turn */
-	MM_FIRST_IDLE,
+	MM_FIRST_IDLE,     /* its layers return into pages that nobody needs; none are kept */
 };
 
 struct mm_target {
@@ -61,8 +64,12 @@ struct mm_target {
 struct mm_targets {
 	uint64_t decided_ns;
 	uint64_t again_ns; /* when to decide again without an event; UINT64_MAX: never */
-	bool beside;       /* all who have work compute at once, else in turns */
-	uint64_t turn_ns;  /* length of the holder's turn while others wait; 0: its own quantum */
+	/* Chunks are reclaimed only if layers of MM_FIRST_IDLE could not return. */
+	bool chunks_for_layers;
+	bool as_needed;     /* layers are taken only while pages are short, else at once */
+	uint64_t keep_free; /* pages that layers which return leave free */
+	bool beside;        /* all who have work compute at once, else in turns */
+	uint64_t turn_ns;   /* length of the holder's turn while others wait; 0: its own quantum */
 	/* For the operator: what the choice of the mode compared, in pages. */
 	uint64_t demand, supply;
 	struct mm_target *tenant; /* one per index of the core */

@@ -37,7 +37,7 @@ static uint64_t time_bound(const struct mm_core *c, const struct mm_c_tenant *t,
 	return MM_MIN(ns, mm_c_time(c, turn_account_of(c, t)->quota.turn_quantum_max_ns));
 }
 
-static uint64_t quantum_bound(const struct mm_core *c, const struct mm_c_tenant *t)
+uint64_t mm_c_turn_quantum_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return time_bound(c, t, t->turn->quantum_ns);
 }
@@ -77,14 +77,6 @@ bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 	if (tenant_lacks_turn(t))
 		return true;
 	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(t);
-}
-
-bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	return c->opts.turn_rotate == MM_SWITCH_ON && !c->market->turn.beside &&
-	       c->market->turn.holders <= 1 && t->life == MM_LIFE_LIVE &&
-	       t->turn->mode != MM_TURN_NONE && t->model == MM_C_MODEL_READY &&
-	       t->sets->alpha_max && t->plan.alpha_by_hand < 0;
 }
 
 /* ---- charges ---- */
@@ -482,7 +474,7 @@ static void turn_begin(struct mm_core *c, struct mm_c_tenant *t)
 	turn->rank = tenant_rank(c, t);
 	turn->account_rank = rank_of(c, priority_bound(c, t), turn_account_of(c, t)->turn.since_ns);
 	turn->return_requested = false;
-	turn->home_ns = c->market->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
+	turn->home_ns = c->market->policy->market ? 0 : c->now_ns;
 	turn->alone = !c->market->turn.beside;
 	turn->kv_awaited = holder_awaits_kv(t);
 	turn->kv_back = t->kv.held;
@@ -493,7 +485,7 @@ static void turn_begin(struct mm_core *c, struct mm_c_tenant *t)
 	holder_update(c);
 	mm_c_event_send(c, t,
 			&(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
-					  .arg = { turn->serial, quantum_bound(c, t) } });
+					  .arg = { turn->serial, mm_c_turn_quantum_ns(c, t) } });
 }
 
 static void turn_end_send(struct mm_core *c, const struct mm_c_tenant *t, int result)
@@ -524,7 +516,8 @@ static uint64_t quantum_stretched(const struct mm_core *c, const struct mm_c_ten
 	if (!t->turn->home_ns)
 		return most;
 	home = MM_MIN(t->turn->home_ns - t->turn->begun_ns, most);
-	return MM_MIN(MM_MAX(quantum_bound(c, t), home * 1000 / c->opts.turn_cost_permille), most);
+	return MM_MIN(MM_MAX(mm_c_turn_quantum_ns(c, t), home * 1000 / c->opts.turn_cost_permille),
+		      most);
 }
 
 /* Returns how long a turn is when another tenant waits. */

@@ -101,6 +101,8 @@ void mm_c_turns(struct mm_core *c);
 void mm_c_turns_measure(struct mm_core *c);
 /* Returns when settling is due for the turn; UINT64_MAX: never. */
 uint64_t mm_c_turn_deadline(const struct mm_core *c);
+/* Returns the length of a turn that @t requests, within its account's bound. */
+uint64_t mm_c_turn_quantum_ns(const struct mm_core *c, const struct mm_c_tenant *t);
 /* Returns the tenant that is next; NULL: none waits. */
 struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c);
 /* Returns whether @a waits for a turn that it will get before @b. */
@@ -118,10 +120,5 @@ bool mm_c_turn_pending(const struct mm_core *c, const struct mm_c_tenant *t);
  * or it has joined the turns and holds none.
  */
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t);
-/*
- * Returns whether @t's layers take part in rotation (rotate.h). None do while several tenants hold
- * turns, or may.
- */
-bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t);
 /* Panics if an invariant of the turns is broken. */
 void mm_c_turns_check(const struct mm_core *c);

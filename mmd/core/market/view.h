@@ -52,8 +52,14 @@ struct mm_view_tenant {
 	uint32_t alpha_max;      /* the most layers that may be away; 0 if not lends */
 	uint32_t alpha;          /* away now */
 	uint32_t alpha_next;     /* away after the change under way; else the same */
+	uint64_t change_pages;   /* that the change under way sets free; 0 if it is too slow */
+	uint32_t alpha_two;      /* the most that may be away through two slots */
+	uint32_t cycling;        /* layers that are streamed now */
+	uint64_t taken_ns;       /* when layers of it were last taken; 0: never */
+	bool home_short;         /* free pages did not suffice for the last target to return */
 	uint64_t change_from_ns; /* no change can begin before; 0: one may begin now */
 	uint64_t transfer_ns; /* of the mean layer while nobody else uses the link; 0: not known */
+	uint64_t big_pages;   /* that its waiting model, or the operator's plan for it, needs */
 
 	/* Its KV cache. */
 	uint32_t chunk_pages; /* 0: it has declared no arena */
@@ -62,6 +68,8 @@ struct mm_view_tenant {
 	uint32_t kv_share;    /* declared at join; within its account's max */
 	uint32_t kv_limit;    /* the most that it may hold by its own declaration and the policy */
 	bool gives;           /* it takes part in reclaims, and answered the last one */
+	bool reclaims;        /* it takes part in reclaims */
+	bool asked;           /* the time to answer the last reclaim is not over */
 	uint64_t swap_bytes;  /* of its swap space; 0: what it evicts must be computed again */
 
 	/* Claims. */
@@ -71,6 +79,9 @@ struct mm_view_tenant {
 	uint32_t running, waiting; /* requests */
 	uint32_t late_permille;    /* of late requests, smoothed; 0 without a goal */
 	uint64_t step_ns;          /* mean computing time of its steps; 0: not measured */
+	uint64_t longest_ns;       /* the longest of late */
+	uint64_t layer_ns;         /* computing time of the mean layer, of its last steps */
+	uint64_t largest_ns;       /* transfer time of the largest layer, of its last steps */
 	uint32_t kappa_permille; /* d ln(step) / d ln(KV in use), at least 1; 0: not measured yet */
 
 	/* Its activity. */
@@ -91,11 +102,24 @@ struct mm_view_tenant {
 	struct mm_view_point point[MM_VIEW_POINTS];
 };
 
+/* Returns whether @t needs neither its layers nor more chunks before something happens. */
+static inline bool mm_view_is_idle(const struct mm_view_tenant *t)
+{
+	return !t->active || t->turn == MM_VIEW_AWAY || t->turn == MM_VIEW_WAITS;
+}
+
 struct mm_view_account {
 	uint64_t min_pages, max_pages;
 	uint64_t charged; /* pages */
-	uint64_t owes; /* pages that it must give: it is above its max, or another min lacks them */
-	uint64_t lacks; /* pages that its tenants want and that only its own tenants can give */
+	/* Pages that it must give, without those that are coming: it is above its max, or another
+	 * min lacks them. */
+	uint64_t owes;
+	/* Pages that its tenants want and that only its own tenants can give, without those that
+	 * are coming. */
+	uint64_t lacks;
+	/* What its tenants may give to others: what it has beyond its min, which they were not asked
+	 * for (UINT64_MAX: it has no min), and as much as they want themselves. */
+	uint64_t spare, wants;
 };
 
 struct mm_view {
@@ -106,6 +130,10 @@ struct mm_view {
 	uint64_t coming;      /* pages that are scrubbed or on their way from tenants */
 	uint64_t unused_mins; /* pages that are kept for mins of accounts */
 	uint64_t big_pages;   /* pages that waiting models and the operator's plans need in all */
+	uint64_t needed;      /* pages that demands lack: those for models, plans and KV */
+	uint64_t short_pages; /* of these, what is neither free nor coming */
+	uint64_t surplus;     /* pages that are free and that nobody needs or may need soon */
+	bool reversion;       /* layers return when nobody needs their pages */
 	uint64_t link_ns_per_mib;     /* one transfer alone, host to device; 0: not known */
 	uint32_t link_slows_permille; /* by which kernels are longer while the link is busy */
 	uint32_t rho_permille; /* part of one tenant's stalls that others do not make use of */

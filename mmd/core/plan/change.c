@@ -47,7 +47,7 @@ static void change_prepare(struct mm_core *c, struct mm_c_tenant *t)
  * could keep it from computing at all. No change is exempt: those that must happen (RESYNC, the
  * operator's plan, pages for a min) begin first when the next one may begin, which is soon.
  */
-static uint64_t change_may_at_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+uint64_t mm_c_change_may_at_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t at_once = (MM_CHANGES_AT_ONCE - 1) * c->opts.change_ns;
 
@@ -56,7 +56,7 @@ static uint64_t change_may_at_ns(const struct mm_core *c, const struct mm_c_tena
 
 bool mm_c_change_may_begin(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return c->now_ns >= change_may_at_ns(c, t);
+	return c->now_ns >= mm_c_change_may_at_ns(c, t);
 }
 
 static void change_spend(struct mm_core *c, struct mm_c_tenant *t)
@@ -75,8 +75,8 @@ uint64_t mm_c_change_deadline(const struct mm_core *c)
 
 	MM_FOREACH_TENANT(c, t)
 		if (t->life == MM_LIFE_LIVE && t->change->state == MM_CHANGE_STEADY &&
-		    c->settled_ns < change_may_at_ns(c, t))
-			due = MM_MIN(due, change_may_at_ns(c, t));
+		    c->settled_ns < mm_c_change_may_at_ns(c, t))
+			due = MM_MIN(due, mm_c_change_may_at_ns(c, t));
 	return due;
 }
 

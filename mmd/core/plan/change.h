@@ -72,6 +72,8 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
  * whatever its reason.
  */
 bool mm_c_change_may_begin(const struct mm_core *c, const struct mm_c_tenant *t);
+/* Returns when the next change of the plan may begin; it is past if one may begin now. */
+uint64_t mm_c_change_may_at_ns(const struct mm_core *c, const struct mm_c_tenant *t);
 /*
  * Returns when the first change that is waiting because of mm_c_change_may_begin() may begin;
  * UINT64_MAX: none waits.

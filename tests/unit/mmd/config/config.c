@@ -97,11 +97,10 @@ static const struct {
 	{ { "--log-level", "loud" }, "loud" },
 	{ { "--passed-fds", "take" }, "take" },
 	{ { "--idle-timeout", "-1" }, "--idle-timeout" },
-	{ { "--lend-max", "1001" }, "--lend-max" },
-	{ { "--lend-max", "1M" }, "--lend-max" },
+	{ { "--swap-max", "much" }, "--swap-max" },
 	{ { "--controller", "" }, "--controller" },
-	{ { "--controller", "cap=0" }, "--controller: cap" },
-	{ { "--controller", "cap=500,frobnicate=1" }, "frobnicate" },
+	{ { "--controller", "turn-cost=0" }, "--controller: turn-cost" },
+	{ { "--controller", "turn-cost=500,frobnicate=1" }, "frobnicate" },
 	{ { "--device", "x" }, "--device" },
 	{ { "--device", "0,1,0" }, "twice" },
 	{ { "--device", "0,,1" }, "--device" },
@@ -223,8 +222,8 @@ static void test_devices(void **state)
 static void test_handed_on(void **state)
 {
 	const char *const words[] = {
-		"--dir",    "/tmp/x",      "--pool=3G",      "--lend-max",
-		"250",      "--chunk=1M",  "--controller",   "cap=300,reversion=off",
+		"--dir",    "/tmp/x",      "--pool=3G",      "--slots",
+		"2",        "--chunk=1M",  "--controller",   "turn-cost=300,reversion=off",
 		"--driver", "/lib/x y.so", "--hugepages=2M", NULL
 	};
 	char *argv[MM_CONFIG_ARGS_MAX], error[MM_CONFIG_ERROR_BYTES] = "";
@@ -241,8 +240,8 @@ static void test_handed_on(void **state)
 	again.role = 0;
 	assert_string_equal(again.driver, "/lib/x y.so");
 	assert_int_equal(mm_config_at(&again.pool_bytes, 0), UINT64_C(3) << 30);
-	assert_int_equal(again.lend_max_permille, 250);
-	assert_string_equal(again.controller, "cap=300,reversion=off");
+	assert_int_equal(again.slots, 2);
+	assert_string_equal(again.controller, "turn-cost=300,reversion=off");
 	assert_int_equal(again.chunk_bytes, 1 << 20);
 	assert_int_equal(mm_config_at(&again.page_bytes, 0), 0);
 	assert_int_equal(again.hugepages, MM_HUGE_2M);

@@ -38,18 +38,18 @@ static void each_default_can_be_set(void **state)
 
 static void several_are_read_at_once(void **state)
 {
-	struct mm_core_opts opts = { .dwell_ns = 7, .link_permille = 5 };
+	struct mm_core_opts opts = { .dwell_ns = 7, .idle_ns = 5 };
 	char error[MM_TUNE_ERROR_BYTES];
 
 	(void)state;
-	assert_int_equal(mm_tune_parse("lend-order=lru,cap=1000,dwell-ms=3600000", &opts, error),
-			 0);
-	assert_int_equal(opts.lend_order, MM_LEND_LRU);
-	assert_int_equal(opts.lend_max_permille, 1000);
+	assert_int_equal(
+		mm_tune_parse("reversion=off,turn-cost=1000,dwell-ms=3600000", &opts, error), 0);
+	assert_int_equal(opts.reversion, MM_SWITCH_OFF);
+	assert_int_equal(opts.turn_cost_permille, 1000);
 	assert_true(opts.dwell_ns == 3600 * MM_NS_PER_S);
-	assert_int_equal(opts.link_permille, 5);
+	assert_true(opts.idle_ns == 5);
 	mm_knobs_set_defaults(&opts);
-	assert_int_equal(opts.link_permille, 5);
+	assert_true(opts.idle_ns == 5);
 }
 
 static const struct {
@@ -57,36 +57,35 @@ static const struct {
 } refused[] = {
 	{ "", "''" },
 	{ ",", "''" },
-	{ "cap=500,", "''" },
-	{ "cap", "cap" },
-	{ "cap=", "cap" },
-	{ "cap=-1", "cap" },
-	{ "cap=+1", "cap" },
-	{ "cap= 1", "cap" },
-	{ "cap=1x", "cap" },
-	{ "cap=0", "cap" },
-	{ "cap=1001", "cap" },
-	{ "cap=18446744073709551617", "cap" },
-	{ "cap=500=500", "cap" },
-	{ "cap=500,dwell-ms=5,cap=500", "cap" },
-	{ "Cap=500", "'Cap'" },
-	{ "caps=500", "'caps'" },
-	{ "ca=500", "'ca'" },
+	{ "turn-cost=500,", "''" },
+	{ "turn-cost", "turn-cost" },
+	{ "turn-cost=", "turn-cost" },
+	{ "turn-cost=-1", "turn-cost" },
+	{ "turn-cost=+1", "turn-cost" },
+	{ "turn-cost= 1", "turn-cost" },
+	{ "turn-cost=1x", "turn-cost" },
+	{ "turn-cost=0", "turn-cost" },
+	{ "turn-cost=1001", "turn-cost" },
+	{ "turn-cost=18446744073709551617", "turn-cost" },
+	{ "turn-cost=500=500", "turn-cost" },
+	{ "turn-cost=500,dwell-ms=5,turn-cost=500", "turn-cost" },
+	{ "Turn-cost=500", "'Turn-cost'" },
+	{ "turn-costs=500", "'turn-costs'" },
+	{ "turn=500", "'turn'" },
 	{ "=500", "''" },
 	{ "reversion=1", "reversion" },
 	{ "reversion=of", "reversion" },
 	{ "reversion=off ", "reversion" },
-	{ "lend-order=on", "lend-order" },
 	{ "dwell-ms=3600001", "dwell-ms" },
 	{ "time-scale=0", "time-scale" },
-	{ "cap=\x1b[31m\n", "cap" },
+	{ "turn-cost=\x1b[31m\n", "turn-cost" },
 	{ "a-key-that-is-longer-than-any-knob-could-ever-be-called\n=1", "a-key-that" },
 };
 
 static void what_is_wrong_is_named_and_changes_nothing(void **state)
 {
 	char long_one[2 * MM_TUNE_TEXT_BYTES], error[MM_TUNE_ERROR_BYTES];
-	struct mm_core_opts opts = { .link_permille = 5 }, same = opts;
+	struct mm_core_opts opts = { .idle_ns = 5 }, same = opts;
 
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(refused); i++) {
@@ -106,8 +105,9 @@ static void what_is_wrong_is_named_and_changes_nothing(void **state)
 static void the_core_takes_nothing_out_of_range(void **state)
 {
 	const struct mm_core_opts wrong[] = {
-		{ .link_permille = 1001 }, { .lend_max_permille = 1001 }, { .lend_order = 3 },
-		{ .reversion = 3 },        { .time_scale = 10001 },
+		{ .turn_cost_permille = 1001 },
+		{ .reversion = 3 },
+		{ .time_scale = 10001 },
 	};
 
 	(void)state;
@@ -135,34 +135,6 @@ static void begin_with_three(const char *knobs, struct w_proc **p)
 	pass_ms(50);
 	w_stats(w, p[1], 1);
 	pass_ms(200);
-}
-
-static void the_order_of_lenders(void **state)
-{
-	struct w_proc *p[3];
-
-	(void)state;
-	for (int lru = 0; lru < 2; lru++) {
-		begin_with_three(lru ? "lend-order=lru" : "lend-order=mru", p);
-		w_kv_want(w, p[2], 53);
-		pass_ms(50);
-		assert_int_equal(story_plan(p[lru ? 0 : 1])->alpha, 2);
-		assert_int_equal(story_plan(p[lru ? 1 : 0])->alpha, 0);
-		if (!lru)
-			w_done(w);
-	}
-}
-
-static void the_cap(void **state)
-{
-	struct w_proc *p[3];
-
-	(void)state;
-	begin_with_three("cap=300", p);
-	w_kv_want(w, p[2], 100);
-	pass_ms(100);
-	assert_int_equal(story_plan(p[0])->alpha, 3);
-	assert_int_equal(story_plan(p[1])->alpha, 3);
 }
 
 static void without_reversion_nothing_goes_back(void **state)
@@ -204,8 +176,6 @@ static void times_are_scaled(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(the_order_of_lenders),
-		TEST(the_cap),
 		TEST(without_reversion_nothing_goes_back),
 		TEST(times_are_scaled),
 		cmocka_unit_test(each_default_can_be_set),

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/grant.h"
+
+#include <errno.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/book/emit.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/market/big.h"
+#include "mmd/core/market/demand.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/market/order.h"
+#include "mmd/core/market/rank.h"
+#include "mmd/core/market/supply.h"
+
+/* Pages kept back in one pass over KV demands. Room in accounts is kept in struct mm_c_part. */
+struct kv_kept {
+	uint64_t pages;
+	bool for_kv; /* one KV demand has its pages kept */
+};
+
+static bool kv_demand_serve(struct mm_core *c, struct mm_c_tenant *t, const struct kv_kept *keep)
+{
+	uint64_t kept = c->market->part[t->account].kept;
+
+	if (mm_c_tenant_budget(c, t, keep->pages) < t->kv.chunk_pages ||
+	    mm_account_room(&c->account[t->account]) < kept + t->kv.chunk_pages ||
+	    !mm_c_reservable(c, t, t->kv.chunk_pages) || !mm_c_burst(c))
+		return false;
+	mm_c_kv_grant(c, t);
+	return true;
+}
+
+/* Lists tenants that wait for chunks, in the order in which they are served. Returns how many. */
+static uint32_t kv_demands_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
+{
+	uint32_t n = 0;
+
+	MM_FOREACH_TENANT(c, t)
+		if (mm_c_kv_due(c, t))
+			ret[n++] = t;
+	mm_c_sort(c, ret, n, mm_c_served_before);
+	return n;
+}
+
+/*
+ * Returns whether a chunk's pages are kept back for @t: if they come soon, or if it has waited for
+ * MM_KV_KEEP_NS, since small chunks would starve a tenant with big ones. They are kept for
+ * MM_KV_KEEP_NS at most; then @t is the last of its rank again.
+ */
+static bool kv_demand_may_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
+{
+	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
+
+	if ((soon < t->kv.chunk_pages || supply < kept + t->kv.chunk_pages) &&
+	    c->now_ns - t->demand->since_ns < mm_c_time(c, MM_KV_KEEP_NS)) {
+		t->demand->kept_ns = 0;
+		return false;
+	}
+	if (!t->demand->kept_ns)
+		t->demand->kept_ns = MM_MAX(c->now_ns, 1);
+	if (c->now_ns - t->demand->kept_ns <= mm_c_time(c, MM_KV_KEEP_NS))
+		return true;
+	mm_c_kv_requeue(c, t);
+	return false;
+}
+
+/*
+ * Pages are kept back for the first demand that cannot be served, and room in an account for the
+ * first one of each account.
+ */
+static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_kept *keep)
+{
+	struct mm_c_part *a = &c->market->part[t->account];
+	bool fits = mm_account_room(&c->account[t->account]) >= a->kept + t->kv.chunk_pages;
+
+	if ((keep->for_kv || !fits) && a->keeps)
+		return;
+	if (!kv_demand_may_keep(c, t, keep->pages))
+		return;
+	if (fits && !keep->for_kv) {
+		mm_c_pages_convert(c, t->account,
+				   MM_MIN(keep->pages + t->kv.chunk_pages, mm_c_free_pages(c)));
+		keep->pages += t->kv.chunk_pages;
+		keep->for_kv = true;
+	}
+	if (!a->keeps)
+		a->kept += t->kv.chunk_pages;
+	a->keeps = true;
+}
+
+/* Grants a chunk to the first tenant that can be served; false: there is none. */
+static bool kv_demands_serve_one(struct mm_core *c, uint64_t kept)
+{
+	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];
+	struct kv_kept keep = { .pages = kept };
+	uint32_t n = kv_demands_waiting(c, waiting);
+
+	for (uint32_t i = 0; i < n; i++) {
+		c->market->part[waiting[i]->account].kept = 0;
+		c->market->part[waiting[i]->account].keeps = false;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (kv_demand_serve(c, waiting[i], &keep))
+			return true;
+		kv_demand_keep(c, waiting[i], &keep);
+	}
+	return false;
+}
+
+void mm_c_kv_demands_serve(struct mm_core *c, uint64_t kept)
+{
+	while (kv_demands_serve_one(c, kept))
+		;
+}
+
+/*
+ * Sets aside whole chunks for @unmet chunks of @t, first from its account's unused min, then from
+ * *@coming, within the account's room. Returns whether they cover all of @unmet.
+ */
+static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
+				 struct mm_c_part *a)
+{
+	uint64_t pages = MM_MIN(*coming + a->min, a->room), own;
+
+	pages = MM_MIN(unmet * t->kv.chunk_pages, pages - pages % t->kv.chunk_pages);
+	own = MM_MIN(pages, a->min);
+	a->min -= own;
+	*coming -= pages - own;
+	a->room -= pages;
+	return pages == unmet * t->kv.chunk_pages;
+}
+
+void mm_c_kv_demands_deny(struct mm_core *c, uint64_t coming)
+{
+	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];
+	uint32_t n = kv_demands_waiting(c, waiting);
+
+	for (uint32_t i = 0; n && i < c->accounts_end; i++) {
+		struct mm_c_part *a = &c->market->part[i];
+
+		a->room = c->account[i].used ? mm_c_account_soon(c, i) : 0;
+		a->min = mm_account_unused_min(&c->account[i]);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct mm_c_tenant *t = waiting[i];
+		struct mm_c_part *a = &c->market->part[t->account];
+
+		if (kv_demand_is_covered(t, mm_c_kv_due(c, t), &coming, a))
+			continue;
+		mm_c_kv_deny(c, t,
+			     mm_c_quota_binds(c, t) && a->room < t->kv.chunk_pages ? -EDQUOT
+										   : -ENOSPC);
+	}
+	MM_FOREACH_TENANT(c, t)
+		if (t->life == MM_LIFE_LIVE && t->demand->wanted > t->kv.held && !mm_c_kv_due(c, t))
+			mm_c_kv_deny(c, t, -ENOSPC);
+}

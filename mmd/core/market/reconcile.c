@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/reconcile.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/book/emit.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/market/demand.h"
+#include "mmd/core/market/lend.h"
+#include "mmd/core/market/lends.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/market/order.h"
+#include "mmd/core/market/policy.h"
+#include "mmd/core/market/supply.h"
+#include "mmd/core/market/turn.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/plan/sets.h"
+
+#define RETURN_TRIES 3
+#define STUCK_NS     (2 * MM_NS_PER_S)
+#define HOME_PART    4 /* of a new time until memory was home */
+#define TAKE_PART    4 /* of what a target leaves to take: less is not worth a change */
+
+static const struct mm_target *target_of(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return &c->market->targets.tenant[mm_c_index(c, t)];
+}
+
+/* Returns whether the last decision was about @t's layers, and they are not set by hand since. */
+static bool has_target(const struct mm_c_tenant *t)
+{
+	return t->life == MM_LIFE_LIVE && !t->kicked && t->model == MM_C_MODEL_READY &&
+	       t->plan.alpha_by_hand < 0 && t->sets->alpha_max;
+}
+
+static uint32_t target_alpha(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return MM_MIN(target_of(c, t)->alpha, t->sets->alpha_max);
+}
+
+static bool target_is_first(const struct mm_core *c, const struct mm_c_tenant *a,
+			    const struct mm_c_tenant *b)
+{
+	return target_of(c, a)->first < target_of(c, b)->first;
+}
+
+static bool target_is_last(const struct mm_core *c, const struct mm_c_tenant *a,
+			   const struct mm_c_tenant *b)
+{
+	return target_of(c, a)->first > target_of(c, b)->first;
+}
+
+/* ---- layers return ---- */
+
+/* Lists tenants that have more layers away than their target, or take layers back if @surplus. */
+static uint32_t returns_list(const struct mm_core *c, bool surplus, struct mm_c_tenant **ret)
+{
+	uint32_t n = 0;
+
+	MM_FOREACH_TENANT(c, t)
+		if (has_target(t) && mm_c_alpha_next(t) > target_alpha(c, t) &&
+		    (target_of(c, t)->first == MM_FIRST_IDLE) == surplus)
+			ret[n++] = t;
+	mm_c_sort(c, ret, n, target_is_first);
+	return n;
+}
+
+/* Begins a change with @alpha layers away, from @pages. */
+static bool return_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha, uint64_t pages)
+{
+	if (!mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), pages))
+		return false;
+	t->lends->home_short = false;
+	t->lends->earmark.pages = 0;
+	return true;
+}
+
+/*
+ * Begins a change by which as many layers return as @pages allow. With the last one a second layer
+ * returns: the slot's pages come free only afterwards. False: none can.
+ */
+static bool return_some(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
+{
+	uint32_t alpha = t->plan.alpha, target = target_alpha(c, t), to;
+	uint64_t back = pages / mm_c_layer_pages(t);
+
+	if (target)
+		back = MM_MIN(back, alpha - target);
+	for (uint32_t i = 0; i < RETURN_TRIES && back; i++, back--) {
+		to = !target && back >= t->plan.m ? 0 : alpha - (uint32_t)MM_MIN(back, alpha - 1);
+		if (to >= alpha)
+			break;
+		if (return_begin(c, t, to, pages))
+			return true;
+	}
+	t->lends->home_short = true;
+	return false;
+}
+
+/* Returns the pages that the return of @t's layers to their target needs. */
+static uint64_t return_need(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint32_t alpha = target_alpha(c, t);
+	struct mm_plan_set set;
+
+	return mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), UINT64_MAX, &set);
+}
+
+static void earmark_renew(struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_c_earmark *mark = &t->lends->earmark;
+	uint32_t alpha = target_alpha(c, t);
+
+	if (mark->alpha != alpha || (!mark->pages && !mark->expired))
+		*mark = (struct mm_c_earmark){ .alpha = alpha,
+					       .until_ns =
+						       c->now_ns + mm_c_time(c, MM_EARMARK_NS) };
+	mark->pages = return_need(c, t);
+	if (c->now_ns < mark->until_ns || mark->expired)
+		return;
+	mark->expired = true;
+	t->lends->stuck_until_ns = c->now_ns + mm_c_time(c, STUCK_NS);
+}
+
+/* Keeps pages for @t's layers, or begins their return. Returns how many pages are kept. */
+static uint64_t return_or_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
+{
+	struct mm_c_earmark *mark = &t->lends->earmark;
+	uint64_t keep = kept + c->market->targets.keep_free, have, coming;
+
+	if (mm_c_is_changing(t))
+		return 0;
+	earmark_renew(c, t);
+	have = mm_c_free_pages(c) > keep ? mm_c_free_pages(c) - keep : 0;
+	coming = mm_c_supply(c) - mm_c_free_pages(c);
+	if (!mm_c_lends_by_itself(c, t))
+		return mark->expired ? 0 : MM_MIN(mark->pages, have);
+	mm_c_pages_convert(c, t->account, MM_MIN(mark->pages, have));
+	if (have >= mark->pages && return_begin(c, t, target_alpha(c, t), have))
+		return 0;
+	/* Nothing more comes: the rest would wait in vain, and what is there serves nobody else. */
+	if (mark->expired || have + coming < mark->pages) {
+		if (return_some(c, t, have))
+			return 0;
+	}
+	return mark->expired ? 0 : MM_MIN(mark->pages, have + coming);
+}
+
+uint64_t mm_c_layers_return(struct mm_core *c, uint64_t kept)
+{
+	struct mm_c_tenant *list[MM_CORE_TENANTS_MAX];
+	uint32_t n = returns_list(c, false, list);
+	uint64_t sum = kept;
+
+	MM_FOREACH_TENANT(c, t)
+		if (has_target(t) && mm_c_alpha_next(t) <= target_alpha(c, t))
+			t->lends->earmark.pages = t->lends->earmark.expired = 0;
+	for (uint32_t i = 0; i < n; i++)
+		sum += return_or_keep(c, list[i], sum);
+	return mm_c_any_without_kv(c) ? 0 : sum - kept;
+}
+
+/* ---- memory is taken ---- */
+
+/* Returns how many units of @pages may be taken from @t. */
+static uint64_t units_may_give(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages)
+{
+	const struct mm_view_account *a = &c->market->view.account[t->account];
+
+	return a->owes || a->lacks ? UINT64_MAX : mm_c_may_give(c, t, pages);
+}
+
+/* A tenant that has not answered yet is not asked again before its time is over. */
+static void chunks_take(struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint32_t keep = target_of(c, t)->kv_keep;
+	uint64_t chunks;
+
+	if (t->life != MM_LIFE_LIVE || t->kicked || t->kv.held <= keep ||
+	    !(t->features & MM_FEAT_RECLAIM) || c->now_ns < t->demand->reclaim_until_ns)
+		return;
+	chunks = MM_MIN(t->kv.held - keep, units_may_give(c, t, t->kv.chunk_pages));
+	if (chunks && mm_c_burst(c))
+		mm_c_kv_reclaim(c, t, (uint32_t)chunks);
+}
+
+/* Returns how many of the @gap layers to the target are taken now. */
+static uint64_t layers_due(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t gap,
+			   uint64_t short_pages)
+{
+	uint64_t due = mm_div_up(short_pages, mm_c_layer_pages(t));
+
+	if (!c->market->targets.as_needed || c->market->view.account[t->account].owes)
+		return gap;
+	return due ? MM_MIN(MM_MAX(due, mm_div_up(gap, TAKE_PART)), gap) : 0;
+}
+
+/* Begins a change towards @t's target. Returns how many pages will come. */
+static uint64_t layers_take(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages)
+{
+	uint32_t alpha = t->plan.alpha, target = target_alpha(c, t);
+	uint64_t more;
+
+	if (!mm_c_lends_by_itself(c, t) || target <= alpha)
+		return 0;
+	more = layers_due(c, t, target - alpha, short_pages);
+	more = MM_MIN(more, units_may_give(c, t, mm_c_layer_pages(t)));
+	if (!more)
+		return 0;
+	alpha += (uint32_t)more;
+	if (!mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0))
+		return 0;
+	t->lends->taken_ns = c->now_ns;
+	return t->change->change_gain;
+}
+
+void mm_c_memory_take(struct mm_core *c, uint64_t short_pages)
+{
+	struct mm_c_tenant *list[MM_CORE_TENANTS_MAX];
+	uint64_t coming = mm_c_expected(c, MM_DOMAIN_NONE);
+	uint32_t n = 0;
+
+	MM_FOREACH_TENANT(c, t) {
+		if (!c->market->targets.chunks_for_layers)
+			chunks_take(c, t);
+		if (has_target(t) && target_alpha(c, t) > t->plan.alpha)
+			list[n++] = t;
+	}
+	coming =
+		mm_c_expected(c, MM_DOMAIN_NONE) - MM_MIN(coming, mm_c_expected(c, MM_DOMAIN_NONE));
+	short_pages -= MM_MIN(short_pages, coming);
+	mm_c_sort(c, list, n, target_is_last);
+	for (uint32_t i = 0; i < n; i++)
+		short_pages -= MM_MIN(short_pages, layers_take(c, list[i], short_pages));
+}
+
+/* ---- what is left over ---- */
+
+void mm_c_layers_return_surplus(struct mm_core *c, uint64_t kept)
+{
+	struct mm_c_tenant *list[MM_CORE_TENANTS_MAX];
+	uint32_t n = returns_list(c, true, list);
+	bool all = true;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct mm_c_tenant *t = list[i];
+		uint64_t keep = kept + c->market->targets.keep_free, have = mm_c_free_pages(c);
+
+		have = have > keep ? have - keep : 0;
+		if (!mm_c_lends_by_itself(c, t))
+			continue;
+		mm_c_pages_convert(c, t->account, MM_MIN(have, t->plan.m * mm_c_layer_pages(t)));
+		all = return_some(c, t, have) && all;
+	}
+	if (c->market->targets.chunks_for_layers && !all)
+		MM_FOREACH_TENANT(c, t)
+			chunks_take(c, t);
+}
+
+/* ---- how long it took ---- */
+
+static void home_note(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint64_t *mean = &t->lends->home_mean_ns, ns = c->now_ns - t->turn->begun_ns;
+
+	t->turn->home_ns = c->now_ns;
+	*mean = *mean ? *mean - *mean / HOME_PART + ns / HOME_PART : MM_MAX(ns, 1);
+}
+
+void mm_c_homes_note(struct mm_core *c)
+{
+	MM_FOREACH_TENANT(c, t)
+		if (t->turn->holds && !t->turn->home_ns && has_target(t) && !mm_c_is_changing(t) &&
+		    (t->plan.alpha <= target_alpha(c, t) || t->lends->earmark.expired))
+			home_note(c, t);
+}
