@@ -130,6 +130,7 @@ int mm_core_create(const struct mm_core_opts *opts, struct mm_core **ret_core)
 	}
 	c->market->policy = mm_policy_get(c->opts.policy);
 	mm_c_turns_set(c, false, 0);
+	mm_c_turns_set(c, false, 0);
 	*ret_core = c;
 	return 0;
 }

@@ -10,6 +10,8 @@
 
 /* In rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */
 #define TURN_ROUNDS (W_PROCS * 240)
+/* Pages may be kept for half a second for each that waits before, which waited as long for that. */
+#define KEEP_ROUNDS (W_PROCS * 10)
 
 /* @ns is scaled like the times of the controller. */
 void h_round(struct world *w, uint64_t ns)
@@ -125,7 +127,7 @@ static void assert_served(struct world *w)
 	W_FOREACH(w, p)
 		if (wants_kv(p))
 			w_kv_want(w, p, 1);
-	for (uint32_t i = 0; i < 60 || (i < TURN_ROUNDS && waits_for_turn(w)); i++)
+	for (uint32_t i = 0; i < KEEP_ROUNDS || (i < TURN_ROUNDS && waits_for_turn(w)); i++)
 		h_round(w, 100 * MM_NS_PER_MS);
 	W_FOREACH(w, p)
 		mm_assert(kv_is_served(w, p));

@@ -39,7 +39,8 @@ static void controller_decide(struct mm_core *c)
 	m->targets.decided_ns = c->now_ns;
 	if (m->targets.again_ns < UINT64_MAX / c->opts.time_scale)
 		m->targets.again_ns = mm_c_time(c, m->targets.again_ns);
-	mm_c_turns_set(c, m->targets.beside, mm_c_time(c, m->targets.turn_ns));
+	if (m->policy->market)
+		mm_c_turns_set(c, m->targets.beside, mm_c_time(c, m->targets.turn_ns));
 	mm_c_demand_changed(c);
 }
 
@@ -55,11 +56,9 @@ void mm_c_controller(struct mm_core *c)
 	mm_c_kv_demands_serve(c, big + home);
 	if (!c->market->policy->market)
 		controller_decide(c);
+	mm_c_memory_take(c);
 	need = mm_c_needed(c);
 	unused = mm_c_unused_mins(c) + home;
-	supply = mm_c_supply(c);
-	supply = supply > unused ? supply - unused : 0;
-	mm_c_memory_take(c, need > supply ? need - supply : 0);
 	supply = mm_c_supply(c);
 	supply = supply > unused ? supply - unused : 0;
 	big = c->market->big_kept - c->market->big_mins;

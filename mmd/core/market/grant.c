@@ -46,9 +46,10 @@ static uint32_t kv_demands_waiting(const struct mm_core *c, struct mm_c_tenant *
 /*
  * Returns whether a chunk's pages are kept back for @t: if they come soon, or if it has waited for
  * MM_KV_KEEP_NS, since small chunks would starve a tenant with big ones. They are kept for
- * MM_KV_KEEP_NS at most; then @t is the last of its rank again.
+ * MM_KV_KEEP_NS at most; then @t is the last of its rank again. @room: only room in its account is
+ * kept, while pages are kept for another one, whose time that is.
  */
-static bool kv_demand_may_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
+static bool kv_demand_may_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept, bool room)
 {
 	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
 
@@ -57,6 +58,8 @@ static bool kv_demand_may_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_
 		t->demand->kept_ns = 0;
 		return false;
 	}
+	if (room)
+		return true;
 	if (!t->demand->kept_ns)
 		t->demand->kept_ns = MM_MAX(c->now_ns, 1);
 	if (c->now_ns - t->demand->kept_ns <= mm_c_time(c, MM_KV_KEEP_NS))
@@ -76,7 +79,7 @@ static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_k
 
 	if ((keep->for_kv || !fits) && a->keeps)
 		return;
-	if (!kv_demand_may_keep(c, t, keep->pages))
+	if (!kv_demand_may_keep(c, t, keep->pages, fits && keep->for_kv))
 		return;
 	if (fits && !keep->for_kv) {
 		mm_c_pages_convert(c, t->account,

@@ -19,9 +19,10 @@
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/plan/swap.h"
 
-#define SAMPLES_MOST UINT64_C(64) /* of a time without looks */
-#define SMOOTH_PART  8            /* of a new sample */
-#define RESERVE_PART 32           /* part of the pool that stays free when layers return */
+#define DEAF_NS      (2 * MM_NS_PER_S) /* that who gave nothing is not asked again */
+#define SAMPLES_MOST UINT64_C(64)      /* of a time without looks */
+#define SMOOTH_PART  8                 /* of a new sample */
+#define RESERVE_PART 32                /* part of the pool that stays free when layers return */
 
 /* ---- what is smoothed ---- */
 
@@ -168,7 +169,8 @@ static void look_at_kv(const struct mm_core *c, const struct mm_c_tenant *t,
 	v->kv_share = t->kv.share;
 	v->kv_limit = MM_MIN(d->wanted_max, t->kv.chunks_max);
 	v->reclaims = t->features & MM_FEAT_RECLAIM;
-	v->gives = v->reclaims && mm_c_kv_is_responsive(t);
+	v->gives = v->reclaims && (mm_c_kv_is_responsive(t) ||
+				   c->now_ns >= d->reclaim_until_ns + mm_c_time(c, DEAF_NS));
 	v->swap_bytes = t->swap->bytes;
 	v->kv_used = (uint32_t)used_chunks(t);
 	v->kv_wanted = MM_MIN(d->wanted, v->kv_limit);
@@ -287,6 +289,22 @@ static uint64_t pages_of_others(const struct mm_core *c)
 	return sum;
 }
 
+/* Returns the pages that layers which wait to return need until their slots' pages come free. */
+static uint64_t pages_of_returns(const struct mm_core *c)
+{
+	uint64_t sum = 0;
+
+	MM_FOREACH_TENANT(c, t) {
+		const struct mm_c_earmark *mark = &t->lends->earmark;
+
+		if (t->life == MM_LIFE_LIVE && mark->pages && !mark->expired &&
+		    t->plan.alpha > mark->alpha)
+			sum += pages_beyond(mark->pages,
+					    (t->plan.alpha - mark->alpha) * mm_c_layer_pages(t));
+	}
+	return sum;
+}
+
 static void look_at_device(struct mm_core *c, struct mm_view *v)
 {
 	uint64_t reserve = c->ledger.pages / RESERVE_PART + mm_c_unused_mins(c);
@@ -294,7 +312,7 @@ static void look_at_device(struct mm_core *c, struct mm_view *v)
 	v->now_ns = c->now_ns;
 	v->policy = c->opts.policy;
 	v->pages = pages_beyond(c->ledger.pages - c->ledger.count[MM_PAGE_QUARANTINE],
-				pages_of_others(c));
+				pages_of_others(c) + pages_of_returns(c));
 	v->free = mm_c_free_pages(c);
 	v->coming = c->ledger.inflight_all + mm_c_expected(c, MM_DOMAIN_NONE);
 	v->unused_mins = mm_c_unused_mins(c);
@@ -395,7 +413,7 @@ bool mm_market_is_busy(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
 		if (t->life == MM_LIFE_LIVE && !t->kicked &&
-		    (!mm_c_idle(c, t) || mm_c_turn_pending(c, t) || t->plan.alpha))
+		    (!mm_c_idle(c, t) || mm_c_turn_pending(c, t)))
 			return true;
 	return false;
 }

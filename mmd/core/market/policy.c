@@ -40,6 +40,46 @@ static uint64_t chunks_assured(const struct mm_view *v, const struct mm_view_ten
 	return MM_MAX(t->kv_held + own / t->chunk_pages, 1);
 }
 
+/* Returns the pages that tenants of @account give by their targets. */
+static uint64_t account_gives(const struct mm_view *v, const struct mm_targets *targets,
+			      uint32_t account)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < v->n_tenants; i++) {
+		const struct mm_view_tenant *t = &v->tenant[i];
+		const struct mm_target *target = &targets->tenant[t->index];
+
+		if (t->account != account)
+			continue;
+		if (target->kv_keep < t->kv_held)
+			sum += (uint64_t)(t->kv_held - target->kv_keep) * t->chunk_pages;
+		if (target->alpha > t->alpha_next)
+			sum += (uint64_t)(target->alpha - t->alpha_next) * t->layer_pages;
+	}
+	return sum;
+}
+
+/* An account that owes pages gives layers, too, where its tenants' KV does not suffice. */
+static void accounts_give_layers(const struct mm_view *v, struct mm_targets *targets)
+{
+	for (uint32_t i = 0; i < v->n_tenants; i++) {
+		const struct mm_view_tenant *t = &v->tenant[i];
+		struct mm_target *target = &targets->tenant[t->index];
+		uint64_t owes = v->account[t->account].owes, gives, more;
+		uint32_t alpha = MM_MAX(target->alpha, t->alpha_next);
+
+		if (!owes || !t->lends || alpha >= t->alpha_max)
+			continue;
+		gives = account_gives(v, targets, t->account);
+		more = owes > gives ? mm_div_up(owes - gives, t->layer_pages) : 0;
+		if (!more)
+			continue;
+		target->alpha = alpha + (uint32_t)MM_MIN(more, t->alpha_max - alpha);
+		target->why = MM_WHY_OWES;
+	}
+}
+
 static void policy_decide_market(const struct mm_view *v, struct mm_market_memory *memory,
 				 struct mm_targets *targets)
 {
@@ -50,9 +90,12 @@ static void policy_decide_market(const struct mm_view *v, struct mm_market_memor
 	for (uint32_t i = 0; i < v->n_tenants; i++) {
 		struct mm_target *target = &targets->tenant[v->tenant[i].index];
 
+		if (!v->reversion)
+			target->alpha = MM_MAX(target->alpha, v->tenant[i].alpha_next);
 		target->kv_most = (uint32_t)MM_MIN(
 			MM_MAX(chunks_assured(v, &v->tenant[i]), target->kv_most), UINT32_MAX);
 	}
+	accounts_give_layers(v, targets);
 }
 
 static const struct mm_policy_ops policy_table[MM_POLICY_COUNT] = {

@@ -43,10 +43,23 @@ static bool target_is_first(const struct mm_core *c, const struct mm_c_tenant *a
 	return target_of(c, a)->first < target_of(c, b)->first;
 }
 
+/*
+ * Order in which layers are taken: from the last in the order of pages; of these first the lower
+ * priority, who has its turn last, and who was active last: it is needed again last.
+ */
 static bool target_is_last(const struct mm_core *c, const struct mm_c_tenant *a,
 			   const struct mm_c_tenant *b)
 {
-	return target_of(c, a)->first > target_of(c, b)->first;
+	uint32_t a_rank = c->account[a->account].quota.priority;
+	uint32_t b_rank = c->account[b->account].quota.priority;
+
+	if (target_of(c, a)->first != target_of(c, b)->first)
+		return target_of(c, a)->first > target_of(c, b)->first;
+	if (a_rank != b_rank)
+		return a_rank < b_rank;
+	if (mm_c_turn_before(c, a, b) != mm_c_turn_before(c, b, a))
+		return mm_c_turn_before(c, b, a);
+	return a->load.active_ns > b->load.active_ns;
 }
 
 /* ---- layers return ---- */
@@ -213,10 +226,18 @@ static uint64_t layers_take(struct mm_core *c, struct mm_c_tenant *t, uint64_t s
 	return t->change->change_gain;
 }
 
-void mm_c_memory_take(struct mm_core *c, uint64_t short_pages)
+/* Returns the pages that are awaited and neither free nor coming. */
+static uint64_t pages_short(struct mm_core *c)
+{
+	uint64_t awaited = mm_c_awaited(c) + mm_c_unused_mins(c), supply = mm_c_supply(c);
+
+	return awaited > supply ? awaited - supply : 0;
+}
+
+void mm_c_memory_take(struct mm_core *c)
 {
 	struct mm_c_tenant *list[MM_CORE_TENANTS_MAX];
-	uint64_t coming = mm_c_expected(c, MM_DOMAIN_NONE);
+	uint64_t short_pages;
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t) {
@@ -225,12 +246,13 @@ void mm_c_memory_take(struct mm_core *c, uint64_t short_pages)
 		if (has_target(t) && target_alpha(c, t) > t->plan.alpha)
 			list[n++] = t;
 	}
-	coming =
-		mm_c_expected(c, MM_DOMAIN_NONE) - MM_MIN(coming, mm_c_expected(c, MM_DOMAIN_NONE));
-	short_pages -= MM_MIN(short_pages, coming);
+	short_pages = pages_short(c);
 	mm_c_sort(c, list, n, target_is_last);
-	for (uint32_t i = 0; i < n; i++)
-		short_pages -= MM_MIN(short_pages, layers_take(c, list[i], short_pages));
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t gain = layers_take(c, list[i], short_pages);
+
+		short_pages -= MM_MIN(short_pages, gain);
+	}
 }
 
 /* ---- what is left over ---- */

@@ -27,9 +27,9 @@ uint64_t mm_c_layers_return(struct mm_core *c, uint64_t kept);
 /* Returns layers of MM_FIRST_IDLE, from free pages beyond @kept. */
 void mm_c_layers_return_surplus(struct mm_core *c, uint64_t kept);
 /*
- * Reclaims chunks and takes layers that targets do not leave to tenants; layers only for
- * @short_pages where targets are to be reached as needed.
+ * Reclaims chunks and takes layers that targets do not leave to tenants; where targets are to be
+ * reached as needed, only as many layers as pages are awaited that are neither free nor coming.
  */
-void mm_c_memory_take(struct mm_core *c, uint64_t short_pages);
+void mm_c_memory_take(struct mm_core *c);
 /* Notes when the memory of tenants that hold a turn is as their targets say. */
 void mm_c_homes_note(struct mm_core *c);

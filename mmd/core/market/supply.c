@@ -103,6 +103,19 @@ uint64_t mm_c_needed(struct mm_core *c)
 	return sum + c->market->big_kept - c->market->big_mins;
 }
 
+uint64_t mm_c_awaited(const struct mm_core *c)
+{
+	uint64_t sum = c->market->big_kept - c->market->big_mins;
+
+	MM_FOREACH_TENANT(c, t) {
+		if (!mm_c_turn_pending(c, t))
+			sum += (uint64_t)mm_c_kv_due(c, t) * t->kv.chunk_pages;
+		if (!t->lends->earmark.expired)
+			sum += t->lends->earmark.pages;
+	}
+	return sum;
+}
+
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->account[t->account].quota.max_pages < c->ledger.pages;

@@ -49,6 +49,11 @@ uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account);
  * charged to it soon, and models and plans that pages are kept for.
  */
 uint64_t mm_c_needed(struct mm_core *c);
+/*
+ * Returns how many pages tenants may be granted by their targets and wait for, as KV, for layers
+ * that return, for models and for plans.
+ */
+uint64_t mm_c_awaited(const struct mm_core *c);
 /* Returns whether @t's account may have less than the whole pool. */
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t);
 

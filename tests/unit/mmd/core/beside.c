@@ -13,7 +13,7 @@
 static int beside_setup(void **state)
 {
 	(void)state;
-	story_begin(MM_POLICY_REMAP, 40);
+	story_begin(MM_POLICY_ELASTIC, 40);
 	return 0;
 }
 

