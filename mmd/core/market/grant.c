@@ -10,6 +10,7 @@
 #include "mmd/core/market/demand.h"
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/order.h"
+#include "mmd/core/market/policy.h"
 #include "mmd/core/market/rank.h"
 #include "mmd/core/market/supply.h"
 
@@ -119,10 +120,11 @@ void mm_c_kv_demands_serve(struct mm_core *c, uint64_t kept)
 
 /*
  * Sets aside whole chunks for @unmet chunks of @t, first from its account's unused min, then from
- * *@coming, within the account's room. Returns whether they cover all of @unmet.
+ * *@coming, within the account's room. Returns whether they cover all of @unmet, or with @some a
+ * chunk of it.
  */
-static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
-				 struct mm_c_part *a)
+static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, bool some,
+				 uint64_t *coming, struct mm_c_part *a)
 {
 	uint64_t pages = MM_MIN(*coming + a->min, a->room), own;
 
@@ -131,7 +133,17 @@ static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, ui
 	a->min -= own;
 	*coming -= pages - own;
 	a->room -= pages;
-	return pages == unmet * t->kv.chunk_pages;
+	return some ? pages != 0 : pages == unmet * t->kv.chunk_pages;
+}
+
+/*
+ * Returns whether @t waits for the first chunks that come, though they are fewer than it demands:
+ * one that runs nothing, as at the begin of its turn, would give the turn back if it was denied,
+ * and what comes for it would go to the next one.
+ */
+static bool waits_for_any(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->market->policy->market && t->load.known && !t->load.last.running;
 }
 
 void mm_c_kv_demands_deny(struct mm_core *c, uint64_t coming)
@@ -149,7 +161,7 @@ void mm_c_kv_demands_deny(struct mm_core *c, uint64_t coming)
 		struct mm_c_tenant *t = waiting[i];
 		struct mm_c_part *a = &c->market->part[t->account];
 
-		if (kv_demand_is_covered(t, mm_c_kv_due(c, t), &coming, a))
+		if (kv_demand_is_covered(t, mm_c_kv_due(c, t), waits_for_any(c, t), &coming, a))
 			continue;
 		mm_c_kv_deny(c, t,
 			     mm_c_quota_binds(c, t) && a->room < t->kv.chunk_pages ? -EDQUOT
