@@ -30,7 +30,7 @@ struct mm_c_lends {
 	uint64_t big_pages;      /* that are kept for its model or the operator's plan */
 
 	uint64_t active_ns; /* when it was active, at the last look */
-	uint64_t idle_mean_ns, home_mean_ns;
+	uint64_t idle_mean_ns;
 	uint32_t hungry_permille, late_permille;
 	uint64_t requests_done, requests_late; /* at the last sample */
 	struct mm_c_points points;

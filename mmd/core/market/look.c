@@ -194,7 +194,7 @@ static void look_at_work(const struct mm_core *c, const struct mm_c_tenant *t,
 	v->hungry_permille = t->lends->hungry_permille;
 	v->active_ns = t->load.active_ns;
 	v->idle_mean_ns = t->lends->idle_mean_ns;
-	v->home_mean_ns = t->lends->home_mean_ns;
+	v->home_mean_ns = t->turn->home_ns_mean;
 	v->active = c->now_ns - t->load.active_ns < c->opts.idle_ns || mm_c_kv_unmet(t) ||
 		    mm_c_turn_pending(c, t);
 }

@@ -17,7 +17,6 @@
 
 #define RETURN_TRIES 3
 #define STUCK_NS     (2 * MM_NS_PER_S)
-#define HOME_PART    4 /* of a new time until memory was home */
 #define TAKE_PART    4 /* of what a target leaves to take: less is not worth a change */
 
 static const struct mm_target *target_of(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -280,18 +279,18 @@ void mm_c_layers_return_surplus(struct mm_core *c, uint64_t kept)
 
 /* ---- how long it took ---- */
 
-static void home_note(const struct mm_core *c, struct mm_c_tenant *t)
+/* Returns whether no more layers of @t return now. */
+static bool layers_are_home(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	uint64_t *mean = &t->lends->home_mean_ns, ns = c->now_ns - t->turn->begun_ns;
-
-	t->turn->home_ns = c->now_ns;
-	*mean = *mean ? *mean - *mean / HOME_PART + ns / HOME_PART : MM_MAX(ns, 1);
+	if (!has_target(t))
+		return true;
+	return !mm_c_is_changing(t) &&
+	       (t->plan.alpha <= target_alpha(c, t) || t->lends->earmark.expired);
 }
 
 void mm_c_homes_note(struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-		if (t->turn->holds && !t->turn->home_ns && has_target(t) && !mm_c_is_changing(t) &&
-		    (t->plan.alpha <= target_alpha(c, t) || t->lends->earmark.expired))
-			home_note(c, t);
+		if (t->turn->holds && !t->turn->home_ns && layers_are_home(c, t))
+			t->turn->home_ns = c->now_ns;
 }
