@@ -26,8 +26,8 @@ EDITS = [
     ("mmd/config/table.c", "config_policy_choices[] = {",
      'config_policy_choices[] = {\n\t{ "clairvoyant", MM_POLICY_CLAIRVOYANT, "knows what will come" },'),
     ("mmd/core/market/policy.c", "policy_table[MM_POLICY_COUNT] = {\n",
-     "policy_table[MM_POLICY_COUNT] = {\n\t[MM_POLICY_CLAIRVOYANT] = { .kv_swaps = true, .take = policy_take_remap,\n"
-     "\t\t.overdrawn = mm_c_return_overdrawn, .give_back = mm_c_give_back },\n"),
+     "policy_table[MM_POLICY_COUNT] = {\n\t[MM_POLICY_CLAIRVOYANT] = { .market = true, .lends = true, .kv_swaps = true,\n"
+     "\t\t.decide = policy_decide_market },\n"),
     # Another driver's name.
     ("mmd/common/proto.h", '"cuda" : "software"', '"cuda" : "novel-gpu"'),
     # A feature that mmd states unasked.

@@ -60,13 +60,14 @@ PAPER_MODELS = ("C1", "C2")
 BOTH_LENGTHS = ("alpaca", "sharegpt")
 
 # Every switch of `mmd --controller` that is on by default; a test compares them with mmd's table.
-SWITCHES = ("reversion", "turn-rotate", "turn-prefetch", "turn-parts", "recall")
+SWITCHES = ("reversion",)
 
-ABLATION = {"default": "", **{f"{name}-off": f"--controller {name}=off" for name in SWITCHES}}
-ORDERS = {"mru": "--controller lend-order=mru", "lru": "--controller lend-order=lru"}
+MODES = {"beside": "--controller mode=beside", "turns": "--controller mode=turns"}
+ABLATION = {"default": "", **{f"{name}-off": f"--controller {name}=off" for name in SWITCHES}, **MODES}
+ORDERS = {"mru": ""}
 SLOTS = {"one-slot": "--slots 1", "two-slots": "--slots 2", "chosen": "--slots auto"}
 REVERSION = {"on": "--controller reversion=on", "off": "--controller reversion=off"}
-CAPS = {"capped": "", "uncapped": "--controller cap=1000,link=1000"}
+CAPS = {"capped": "", "uncapped": "--controller rho=1,link-slows=1"}
 LINKS = {
     "300": "--profile gh200-96,h2d_gbps=300",
     "375": "--profile gh200-96,h2d_gbps=375",
