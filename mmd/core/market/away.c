@@ -124,7 +124,7 @@ static bool farther_turn(const struct mm_draft_row *a, const struct mm_draft_row
  * return takes then, as far as that is likely within the horizon.
  */
 static bool loan_pays(const struct mm_draft *d, const struct mm_bids *bids,
-		      const struct mm_draft_row *row, uint32_t alpha)
+		      struct mm_draft_row *row, uint32_t alpha)
 {
 	uint64_t mean_ns = row->t->idle_mean_ns ? row->t->idle_mean_ns : HORIZON_NS;
 	uint64_t horizon_ns = MM_MIN(mean_ns, HORIZON_NS), kv = 0, cost_ns;
@@ -138,6 +138,10 @@ static bool loan_pays(const struct mm_draft *d, const struct mm_bids *bids,
 	gain = mm_value_ln(kv + (uint64_t)alpha * row->t->layer_pages + 1, kv + 1);
 	gain = gain * MM_MAX(bids->loan_permille, 0) / 1000;
 	cost_ns = (uint64_t)((unsigned __int128)alpha * row->t->transfer_ns * horizon_ns / mean_ns);
+	row->offered = alpha;
+	row->loan_gain_ns =
+		(uint64_t)((unsigned __int128)(uint64_t)gain * horizon_ns / MM_VALUE_ONE);
+	row->loan_cost_ns = cost_ns;
 	return (unsigned __int128)(uint64_t)gain * horizon_ns >=
 	       (unsigned __int128)cost_ns * MM_VALUE_ONE;
 }
@@ -334,6 +338,8 @@ static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory
 	row->alpha = choice.alpha;
 	row->worth = choice.worth;
 	row->worth_more = choice.worth_more;
+	row->valued = true;
+	row->value = v;
 }
 
 static void computing_lend(struct mm_draft *d, const struct mm_market_memory *memory,

@@ -40,6 +40,11 @@ static struct mm_target target_of(const struct mm_draft *d, const struct mm_draf
 		.why = row->why,
 		.worth = worth_permille(row->worth),
 		.worth_more = worth_permille(row->worth_more),
+		.valued = row->valued,
+		.value = row->value,
+		.offered = row->offered,
+		.loan_gain_ns = row->loan_gain_ns,
+		.loan_cost_ns = row->loan_cost_ns,
 	};
 }
 

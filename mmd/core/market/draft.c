@@ -72,6 +72,10 @@ void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts)
 		row->low = row->high = 0;
 		row->why = MM_WHY_STAYS;
 		row->worth = row->worth_more = 0;
+		row->valued = false;
+		row->value = (struct mm_value){ 0 };
+		row->offered = 0;
+		row->loan_gain_ns = row->loan_cost_ns = 0;
 		d->computing += row->role == MM_ROLE_COMPUTES;
 		d->waiting += row->role == MM_ROLE_WAITS;
 	}

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "mmd/core/market/targets.h"
+#include "mmd/core/market/value.h"
 #include "mmd/core/market/view.h"
 
 enum mm_role {
@@ -33,6 +34,11 @@ struct mm_draft_row {
 	uint64_t low, high;   /* bounds of the level while KV is divided */
 	enum mm_target_why why;
 	int64_t worth, worth_more;
+	/* For the operator, as in struct mm_target. */
+	bool valued;
+	struct mm_value value;
+	uint32_t offered;
+	uint64_t loan_gain_ns, loan_cost_ns;
 };
 
 struct mm_draft {

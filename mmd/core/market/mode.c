@@ -5,8 +5,6 @@
 #include "mmd/core/market/away.h"
 #include "mmd/core/market/value.h"
 
-#define TURNS_FROM   1100 /* permille of the supply */
-#define BESIDE_BELOW 900
 #define DWELL_NS     MM_NS_PER_S
 #define TURN_MOST_NS (10 * MM_NS_PER_S)
 #define GOAL_SLACK   900 /* permille of a goal that the other mode must keep to be entered */
@@ -77,16 +75,14 @@ static void goals_missed(const struct mm_draft *d, bool beside, uint64_t *ret_be
 
 /* ---- the mode ---- */
 
-static bool wants_turns(const struct mm_draft *d, bool beside, uint64_t demand, uint64_t supply)
+static bool wants_turns(const struct mm_draft *d, bool beside, struct mm_targets *targets)
 {
-	uint64_t missed_beside, missed_turns;
-
-	goals_missed(d, beside, &missed_beside, &missed_turns);
-	if (missed_beside != missed_turns)
-		return missed_turns < missed_beside;
+	goals_missed(d, beside, &targets->missed_beside, &targets->missed_turns);
+	if (targets->missed_beside != targets->missed_turns)
+		return targets->missed_turns < targets->missed_beside;
 	if (beside)
-		return demand * 1000 > supply * TURNS_FROM;
-	return demand * 1000 >= supply * BESIDE_BELOW;
+		return targets->demand * 1000 > targets->supply * MM_MODE_TURNS_FROM;
+	return targets->demand * 1000 >= targets->supply * MM_MODE_BESIDE_BELOW;
 }
 
 /* The other mode is entered when all spoke for it for a while; beside at once when one is alone. */
@@ -111,6 +107,7 @@ void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct 
 
 	memory->beside = memory->chosen ? memory->beside : view->may_beside;
 	memory->chosen = true;
+	targets->missed_beside = targets->missed_turns = 0;
 	targets->demand = demand_of(d);
 	targets->supply = supply_of(d, memory);
 	if (!view->may_beside || !may_turns) {
@@ -119,8 +116,7 @@ void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct 
 	} else if (d->joined < 2) {
 		mode_change(view, memory, true);
 	} else {
-		mode_change(view, memory,
-			    !wants_turns(d, memory->beside, targets->demand, targets->supply));
+		mode_change(view, memory, !wants_turns(d, memory->beside, targets));
 	}
 	mm_draft_roles(d, memory->beside, false);
 }

@@ -18,7 +18,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Why a target is what it is, for the operator. explain.h has a sentence for each. */
+#include "mmd/core/market/value.h"
+
+/* Why a target is what it is, for the operator. mmd/explain has sentences for each. */
 enum mm_target_why {
 	MM_WHY_STAYS,       /* nobody lacks memory */
 	MM_WHY_BY_HAND,     /* the operator has set it */
@@ -59,6 +61,10 @@ struct mm_target {
 	enum mm_target_why why;
 	/* For the operator: value of the choice, and with one more layer; permille of ln(rate). */
 	int32_t worth, worth_more;
+	bool valued;           /* the layers were chosen by `value` */
+	struct mm_value value; /* what the choice compared them by */
+	uint32_t offered;      /* layers of an idle model in all, with what was considered last */
+	uint64_t loan_gain_ns, loan_cost_ns; /* of these: what they would gain, and cost later */
 };
 
 struct mm_targets {
@@ -72,5 +78,6 @@ struct mm_targets {
 	uint64_t turn_ns;   /* length of the holder's turn while others wait; 0: its own quantum */
 	/* For the operator: what the choice of the mode compared, in pages. */
 	uint64_t demand, supply;
-	struct mm_target *tenant; /* one per index of the core */
+	uint64_t missed_beside, missed_turns; /* weights of accounts whose goals each mode misses */
+	struct mm_target *tenant;             /* one per index of the core */
 };
