@@ -33,7 +33,7 @@ API = {
 
 CORE = "core.h knobs.h abi.h protocol base"
 LAB = ("abi.h client.h gpu.h softgpu.h core.h knobs.h base support ipc protocol model client common config core core/market "
-       "core/plan core/book core/out args driver launch timing host blas sched engine tools/common")
+       "core/plan core/book core/out explain args driver launch timing host blas sched engine tools/common")
 
 # Room: its folder, and the rooms that it may use besides itself.
 ROOMS = {
@@ -58,7 +58,9 @@ ROOMS = {
     "common": ("mmd/common", "abi.h protocol ipc support base"),
     # config sees core for its limits and knobs.
     "config": ("mmd/config", "abi.h core.h knobs.h core common support base"),
-    "shell": ("mmd/shell", "abi.h core.h knobs.h core config common protocol model ipc support base driver"),
+    # What the core decided, in words: for shell and the simulator.
+    "explain": ("mmd/explain", "core.h core support base"),
+    "shell": ("mmd/shell", "abi.h core.h knobs.h core config explain common protocol model ipc support base driver"),
     "keeper": ("mmd/keeper", "config common ipc support base"),
     "xfer": ("mmd/xfer", "abi.h gpu.h softgpu.h common protocol ipc support base driver"),
     "load": ("mmd/load", "abi.h common model ipc support base"),
