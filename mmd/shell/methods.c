@@ -3,11 +3,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/support/json.h"
 #include "libclient/protocol/xplan.h"
+#include "mmd/explain/explain.h"
 #include "mmd/shell/shell.h"
 
 #define SCHEMA 1
@@ -479,7 +482,12 @@ static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 static void device_turns_fill(const struct mm_pool *pool, json_t *to,
 			      const struct mm_core_stats *stats)
 {
+	char why[MM_SENTENCE_BYTES];
+	struct mm_core_why_device device;
+
+	mm_core_why_device(pool->core, &device);
 	mm_json_put_text(to, "turn_mode", stats->turns_beside ? "beside" : "turns");
+	mm_json_put_text(to, "turn_mode_why", mm_explain_mode(&device, why));
 	mm_json_put(to, "turn_holder", json_null());
 	MM_FOREACH_SESSION(pool->shell, s) {
 		if (s->pool == pool && s->state >= MM_SESSION_OPEN &&
@@ -604,6 +612,69 @@ static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_erro
 	return result;
 }
 
+/* Writes what the core says of all tenants on @pool; returns how many. @row: one per session. */
+static uint32_t rows_fill(const struct mm_pool *pool, struct mm_explain_row *row)
+{
+	uint32_t n = 0;
+
+	MM_FOREACH_SESSION(pool->shell, s) {
+		if (s->pool != pool || s->state != MM_SESSION_OPEN ||
+		    !mm_core_why(pool->core, s->tenant, &row[n].why))
+			continue;
+		row[n++].name = s->name;
+	}
+	return n;
+}
+
+static json_t *why_json(const struct mm_pool *pool, const struct mm_session *only,
+			struct mm_explain_row *row)
+{
+	struct mm_explain e = { .row = row, .n = rows_fill(pool, row) };
+	const struct mm_explain_row *one = NULL;
+	json_t *json;
+
+	for (uint32_t i = 0; only && i < e.n; i++)
+		if (row[i].why.tenant == only->tenant)
+			one = &row[i];
+	mm_core_why_device(pool->core, &e.device);
+	/* The numbers of layers that were considered, of all tenants, would be megabytes. */
+	json = mm_explain_json(&e, one, one != NULL);
+	mm_json_put_u64(json, "device", pool->ordinal);
+	return json;
+}
+
+static json_t *plan_why(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	mm_cleanup(mm_free_ptr) struct mm_explain_row *row = NULL;
+	struct mm_shell *shell = context;
+	struct mm_session *only = NULL;
+	struct mm_pool *pool = NULL;
+	json_t *result, *devices;
+	size_t n = 0;
+
+	if (!device_find(shell, params, &pool, error))
+		return NULL;
+	if (json_object_get(params, "name")) {
+		only = tenant_find(shell, params, error);
+		if (!only)
+			return NULL;
+		pool = only->pool;
+	}
+	MM_FOREACH_SESSION(shell, s)
+		n += s->state == MM_SESSION_OPEN;
+	row = calloc(n + 1, sizeof(*row));
+	if (!row)
+		return mm_rpc_fail(error, MM_RPC_FAILED, "out of memory");
+	result = json_object();
+	devices = json_array();
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		if (!pool || pool == &shell->pool[i])
+			json_array_append_new(devices, why_json(&shell->pool[i], only, row));
+	mm_json_put_u64(result, "schema", SCHEMA);
+	mm_json_put(result, "devices", devices);
+	return result;
+}
+
 /* "layers" is "auto" or a number of layers. */
 static bool layers_parse(const json_t *params, int32_t *ret_alpha)
 {
@@ -676,11 +747,8 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 }
 
 const struct mm_rpc_method mm_admin_methods[] = {
-	{ "status", status_show },
-	{ "pool.show", pool_show },
-	{ "plan.show", plan_show },
-	{ "plan.set", plan_set },
-	{ "quota.show", mm_quota_show },
-	{ "quota.set", mm_quota_set },
-	{ NULL, NULL },
+	{ "status", status_show },     { "pool.show", pool_show },
+	{ "plan.show", plan_show },    { "plan.why", plan_why },
+	{ "plan.set", plan_set },      { "quota.show", mm_quota_show },
+	{ "quota.set", mm_quota_set }, { NULL, NULL },
 };

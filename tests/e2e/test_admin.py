@@ -103,6 +103,21 @@ def test_plan_show_and_set(d, root, serve, model_dirs):
     tenant.go().wait()
 
 
+def test_plan_why_without_tenants(d):
+    """The device is explained; who is not there, or no name, is refused by what is wrong."""
+    answer = d.rpc("plan.why")
+    assert answer["schema"] == 1 and len(answer["devices"]) == 1
+    device = answer["devices"][0]
+    assert device["device"] == 0 and device["tenants"] == [] and device["pool_bytes"] == 8 << 20
+    assert all(s.endswith(".") for s in device["sentences"]) and device["sentences"]
+    for params, what in ({"name": "nobody"}, "nobody: no such tenant"), ({"name": 7}, "name: want"), \
+            ({"device": 9}, "device: want"), ({"name": "nobody", "device": "x"}, "device: want"):
+        with pytest.raises(RpcError, match=what):
+            d.rpc("plan.why", params)
+    code, _, errors = d.ctl("plan", "why", "a", "b", check=False)
+    assert code == 2 and "plan why" in errors
+
+
 def test_keeper_out_of_fds(d):
     """Who connects meanwhile waits and is served later; mmd neither spins nor fills its log."""
     keeper = d.process.pid

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three tenants in memory that is really short: layers move to whoever needs KV, and come back."""
 
+import subprocess
 import threading
 import time
 
 import pytest
 
-from programs import PATIENT, last_line, limit, some, wait_until
+from programs import BIN, PATIENT, last_line, limit, some, wait_until
 from tenant import make_requests, plain_tokens
 
 
@@ -82,3 +83,49 @@ def test_layers_come_back(root, start, serve, model_dirs):
     wait_until(lambda: d.status()["alpha_sum"] == 0, 60, "layers to come back")
     assert idle.running(), f"the idle tenant has ended: {last_line(idle.log)}"
     assert idle.go().tokens() == want_late
+
+
+def explained(d, name):
+    """What plan why says of a tenant and its device."""
+    device = d.ctl("plan", "why", name)["devices"][0]
+    assert [t["name"] for t in device["tenants"]] == [name]
+    return device, device["tenants"][0]
+
+
+def test_why(root, start, serve, model_dirs):
+    """While one lends to another, plan why says who and why; when the load is gone, that nobody does."""
+    d = start(policy="remap", pool="2200K", page="16K")
+    few = make_requests(root / "few.jsonl", 2, output=(2, 4))
+    endless = make_requests(root / "endless.jsonl", 400, prompt=(32, 64), output=(200, 400))
+    want = plain_tokens(root, model_dirs[0], few)
+    idle = serve("idle", model_dirs[0], few, d, extra=["--verify"], sync=True).ready()
+    assert explained(d, "idle")[1]["has"]["alpha"] == 0
+    busy = serve("busy", model_dirs[1], endless, d)
+    seen = {}
+
+    def lends():
+        device, tenant = explained(d, "idle")
+        if tenant["has"]["alpha"] and tenant["target"]["alpha"]:
+            seen.update(device=device, tenant=tenant)
+        return seen
+
+    wait_until(lends, 60, "a layer to be lent")
+    assert seen["tenant"]["role"] == "idle" and seen["tenant"]["target"]["why"] == "idle"
+    assert any("to those that compute, because it is idle" in s for s in seen["tenant"]["sentences"]), seen
+    assert any("those of idle" in s for s in seen["device"]["sentences"]), seen
+    done = subprocess.run([str(BIN / "mmctl"), "--dir", str(d.dir), "plan", "why"], check=True,
+                          capture_output=True, text=True, timeout=limit(20))
+    for part in ("device 0:", "idle (tenant ", "busy (tenant ", "busy has work and computes"):
+        assert part in done.stdout, done.stdout
+    assert "turns: No model takes turns" in subprocess.run(
+        [str(BIN / "mmctl"), "--dir", str(d.dir), "status"], check=True, capture_output=True, text=True,
+        timeout=limit(20)).stdout
+    busy.kill()
+    wait_until(lambda: explained(d, "idle")[1]["has"]["alpha"] == 0, 60, "the layers to return")
+    device, tenant = explained(d, "idle")
+    assert "No model has layers away." in device["sentences"], device
+    assert "No model with work lacks KV cache." in device["sentences"], device
+    assert any(s.startswith("Nobody lacks memory") for s in tenant["sentences"]), tenant
+    assert idle.go().tokens() == want
+    code, _, errors = d.ctl("plan", "why", "nobody", check=False)
+    assert code == 1 and "nobody: no such tenant" in errors

@@ -156,6 +156,12 @@ static const struct mm_opt footprint_options[] = {
 	{ .name = NULL },
 };
 
+static const char text_plan_why[] =
+	"Explains the last decision of each device, which was made when something last changed,"
+	" and every 50 ms while somebody has work. With MODEL only what is about it, and its "
+	"device. A cost or gain of 1 % is 1 % of the tokens of one model, or 0.5 % of each of "
+	"two. --json has the numbers too: what each number of layers away would cost and gain.";
+
 static const char text_plan_set[] =
 	"The pages of so many layers of the model are given away now and stay away. The "
 	"change is made at the tenant's next step boundary, and as soon as the pages that"
@@ -199,6 +205,12 @@ static const struct mm_opt_command commands[] = {
 			      .summary = "which layers are away and cycle, in which slots of which "
 					 "pages",
 			      .arguments_max = 1 },
+	[MMCTL_PLAN_WHY] = { .name = "plan why",
+			     .arguments = "[MODEL]",
+			     .summary = "why memory is where it is: who lacks it, who lends it, at "
+					"which price, and what mmd chose",
+			     .text = text_plan_why,
+			     .arguments_max = 1 },
 	[MMCTL_PLAN_SET] = { .name = "plan set",
 			     .arguments = "MODEL",
 			     .summary = "how many layers are away, by hand",

@@ -29,6 +29,7 @@ static void status_print_pool(const json_t *result)
 	       mm_json_u64(result, "alpha_sum"), mm_json_u64(result, "alpha_sum_max"),
 	       mm_json_u64(result, "plan_changes"),
 	       mm_size_print(mm_json_u64(result, "bytes_streamed"), streamed));
+	printf("turns: %s\n", mm_json_text(result, "turn_mode_why"));
 	printf("xfer: %s, restarts %" PRIu64 "\n", mm_json_flag(xfer, "up") ? "up" : "down",
 	       mm_json_u64(xfer, "restarts"));
 }
