@@ -238,3 +238,28 @@ def test_help_and_version():
     for word, expected in (("--help", "--trace-out"), ("--version", "mmsim")):
         code, text, _ = mmsim(word)
         assert code == 0 and expected in text.decode()
+
+
+def test_explain():
+    """The same run with and without; each moment says who computes, lends and lacks, and why."""
+    args = ["--policy", "remap,elastic", "--sharing", "spatial"]
+    plain, explained = simulated(*args), simulated(*args, "--explain", "0.5,3,4000")
+    moments = explained.pop("explained")
+    assert without_host_times(plain) == without_host_times(explained)
+    assert [(m["policy"], m["window"], m["at_s"]) for m in moments] == [
+        (policy, 0, at) for policy in ("remap", "elastic") for at in (0.5, 3)]
+    for moment in moments:
+        for tenant in moment["devices"][0]["tenants"]:
+            assert tenant["target"]["why"] == "policy" or moment["policy"] == "remap"
+            assert tenant["sentences"][0].startswith(tenant["name"])
+    code, text, errors = mmsim(*CASE, *args, "--explain", "3,4000")
+    assert code == 0, errors
+    for line in ("remap, window 0, at 3.000 s:", "elastic, window 0, at 4000.000 s: it had ended.",
+                 "No model takes turns, so all compute side by side."):
+        assert line in text.decode()
+
+
+@pytest.mark.parametrize("moments", ["", "x", "-1", "3,3", "5,2", "1,,x", "nan"])
+def test_moments_that_are_none(moments):
+    code, _, errors = mmsim(*CASE, f"--explain={moments}")
+    assert code == 2 and "--explain" in errors

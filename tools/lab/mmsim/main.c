@@ -8,10 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libclient/support/json.h"
 #include "mmd/config/tune.h"
 #include "tools/lab/mmsim/bound.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/details.h"
+#include "tools/lab/mmsim/explain.h"
 #include "tools/lab/mmsim/sim.h"
 #include "tools/lab/workload/alone.h"
 #include "tools/lab/workload/knobs.h"
@@ -22,6 +24,7 @@
 #define CHECK_EVERY    10000 /* events from check to check, without --check */
 #define ALONE_EACH     32    /* requests of each tenant for the unloaded medians */
 #define KV_SPARE_PAGES 8
+#define EXPLAIN_MOST_S 1e6
 #define PAGES_MAX      6000u /* limit with unlimited memory; pages get larger instead */
 
 struct program {
@@ -36,6 +39,7 @@ struct program {
 	bool bound; /* print the bound, play nothing */
 	const char *trace_path;
 	FILE *trace;
+	struct ms_explain explain;
 	struct mm_profile profile;
 	struct mm_core_opts core;
 	struct mm_wl_source source;
@@ -86,6 +90,34 @@ static int plans_settle(struct program *p, char *why)
 	return 0;
 }
 
+/* Parses moments: "12" or "1.5,12,60", ascending. */
+static int explain_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+{
+	struct ms_explain *e = &((struct program *)into)->explain;
+	char *save = NULL;
+
+	e->n = 0;
+	for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+		double *at = &e->at_s[e->n];
+
+		if (e->n == MS_EXPLAIN_MAX) {
+			snprintf(why, MM_OPT_ERROR_BYTES, "more than %d moments", MS_EXPLAIN_MAX);
+			return -EINVAL;
+		}
+		if (mm_opt_real(opt, word, at, why) < 0)
+			return -EINVAL;
+		if (e->n && *at <= at[-1]) {
+			snprintf(why, MM_OPT_ERROR_BYTES, "'%.64s' is not after the one before it",
+				 word);
+			return -EINVAL;
+		}
+		e->n++;
+	}
+	if (!e->n)
+		snprintf(why, MM_OPT_ERROR_BYTES, "it has no moment");
+	return e->n ? 0 : -EINVAL;
+}
+
 static const struct mm_opt_choice admit_choices[] = {
 	{ "whole", MM_ADMIT_WHOLE, "for its tokens and one more, taken at once" },
 	{ "full", MM_ADMIT_FULL, "for its tokens, taken as they are computed" },
@@ -115,6 +147,10 @@ static const struct mm_opt mmsim_options[] = {
 	{ "broken-steps", "N",
 	  "of a thousand steps of each tenant so many break off before a layer drawn by the seed",
 	  MM_OPT_NUMBER, AT(broken_permille), .preset = "0", .max = BROKEN_MAX },
+	{ "explain", "S[,S...]",
+	  "explain what mmd has decided at these moments of each window, in virtual seconds: bids, "
+	  "offers, prices, and what was chosen",
+	  MM_OPT_CALL, .parse = explain_parse, .most = EXPLAIN_MOST_S },
 	{ "bound", NULL, "play nothing: print what no policy can exceed in this case", MM_OPT_FLAG,
 	  AT(bound) },
 	{ 0 },
@@ -231,7 +267,8 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 				.slice_tokens = p->slice_tokens,
 				.broken_permille = p->broken_permille,
 				.check = p->check ? 1 : CHECK_EVERY,
-				.trace = details ? p->trace : NULL };
+				.trace = details ? p->trace : NULL,
+				.explain = details && p->explain.n ? &p->explain : NULL };
 	const double begin = clock_seconds(CLOCK_MONOTONIC),
 		     cpu = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
 	char err[MS_ERROR_BYTES];
@@ -314,19 +351,36 @@ static int run_window(struct program *p, uint32_t policy, uint32_t window, json_
 	return r;
 }
 
+/* Prints the explanations of a window that has ended, and which moments it did not reach. */
+static void window_explain(const struct program *p, const char *policy, uint32_t window,
+			   size_t before)
+{
+	size_t n = json_array_size(p->explain.list);
+
+	for (size_t i = before; i < n; i++)
+		ms_explain_print(json_array_get(p->explain.list, i));
+	for (size_t i = n - before; i < p->explain.n; i++)
+		printf("%s, window %u, at %.3f s: it had ended.\n\n", policy, window,
+		       p->explain.at_s[i]);
+}
+
 static int run_all(struct program *p)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < p->opts.policies && !r; i++) {
 		json_t *details = json_array();
+		size_t before;
 
 		json_object_set_new(p->details, p->opts.policy[i].name, details);
 		for (uint32_t w = 0; w < p->opts.windows && !r; w++) {
 			if (isatty(STDERR_FILENO))
 				fprintf(stderr, "\rmmsim: %s, window %u of %u \033[K",
 					p->opts.policy[i].name, w + 1, p->opts.windows);
+			before = json_array_size(p->explain.list);
 			r = run_window(p, i, w, details);
+			if (!r && !p->opts.json)
+				window_explain(p, p->opts.policy[i].name, w, before);
 		}
 	}
 	if (isatty(STDERR_FILENO))
@@ -354,7 +408,8 @@ static int program_prepare(struct program *p)
 	p->cases = calloc(p->opts.windows, sizeof(*p->cases));
 	p->records = calloc((size_t)p->opts.windows * p->opts.policies, sizeof(*p->records));
 	p->details = json_object();
-	if (!r && (!p->cases || !p->records || !p->details))
+	p->explain.list = json_array();
+	if (!r && (!p->cases || !p->records || !p->details || !p->explain.list))
 		r = -ENOMEM;
 	for (uint32_t w = 0; w < p->opts.windows && !r; w++)
 		r = mm_wl_case_make(&p->opts, &p->source, w, &p->cases[w], err, sizeof(err));
@@ -414,6 +469,8 @@ static int program_report(struct program *p)
 					     .more = members };
 	int r = members ? 0 : -ENOMEM;
 
+	if (!r && p->explain.n)
+		r = mm_json_put(members, "explained", json_incref(p->explain.list));
 	if (!r)
 		r = p->opts.json ? mm_wl_report_print(&report) : mm_wl_report_table(&report);
 	json_decref(members);
@@ -434,6 +491,7 @@ static void program_done(struct program *p)
 	free(p->records);
 	free(p->cases);
 	json_decref(p->details);
+	json_decref(p->explain.list);
 	mm_wl_source_done(&p->source);
 }
 

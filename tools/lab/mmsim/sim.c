@@ -11,6 +11,7 @@
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/device.h"
 #include "tools/lab/mmsim/engine.h"
+#include "tools/lab/mmsim/explain.h"
 #include "tools/lab/mmsim/model.h"
 #include "tools/lab/mmsim/shell.h"
 #include "tools/lab/mmsim/step.h"
@@ -421,6 +422,14 @@ static void device_tick(struct ms_sim *sim, struct ms_device *dev)
 	ms_shell_tick(dev);
 }
 
+/* Explains the moments before the next event: until then all is as it is now. */
+static void moments_explain(struct ms_sim *sim, uint64_t before_ns)
+{
+	while (!sim->failed && ms_explain_due(sim) < before_ns)
+		if (ms_explain_now(sim))
+			ms_fail(sim, "out of memory for an explanation");
+}
+
 static void sim_advance(struct ms_sim *sim)
 {
 	const struct next_event next = next_of(sim);
@@ -431,6 +440,7 @@ static void sim_advance(struct ms_sim *sim)
 		return;
 	}
 	mm_assert(next.at_ns >= sim->now_ns);
+	moments_explain(sim, next.at_ns);
 	sim->now_ns = next.at_ns;
 	sim->events++;
 	switch (next.source) {

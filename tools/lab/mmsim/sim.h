@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,7 @@
 
 #define MS_TENANTS_MAX MM_WL_TENANTS_MAX
 #define MS_ERROR_BYTES 512
+#define MS_EXPLAIN_MAX 64
 
 struct ms_sim;
 struct ms_device;
@@ -253,6 +255,12 @@ struct ms_plan {        /* of a tenant, by hand */
 	uint32_t slots; /* slots that these layers share; 0: mmd decides */
 };
 
+struct ms_explain { /* moments at which decisions are explained, and what was so then */
+	double at_s[MS_EXPLAIN_MAX]; /* virtual seconds since requests begin, ascending */
+	uint32_t n;
+	json_t *list;
+};
+
 struct ms_opts {
 	const struct mm_wl_opts *wl;
 	const struct mm_wl_sizes *sizes;
@@ -268,6 +276,7 @@ struct ms_opts {
 	uint32_t broken_permille; /* share of steps that break off, each before some layer */
 	uint32_t check; /* events of a core from one check of all invariants to the next */
 	FILE *trace;    /* gets a line for each tenant with each sample of statistics; NULL: none */
+	struct ms_explain *explain; /* NULL: none */
 };
 
 struct ms_sim {
@@ -280,6 +289,7 @@ struct ms_sim {
 	uint32_t n_tenants;
 	uint64_t events, checks;
 	uint64_t ticked_ns, ticks_here;
+	uint32_t explained; /* moments of opts.explain that are over */
 	bool joined, started, failed;
 	char err[MS_ERROR_BYTES];
 };

@@ -566,6 +566,41 @@ static void events_come_in_order(void **state)
 	ms_heap_done(&heap);
 }
 
+/* ---- explanations ---- */
+
+/* A run with explanations ends as one without, and has those of the moments that it reached. */
+static void explaining_changes_nothing(void **state)
+{
+	struct ms_explain explain = { .at_s = { 0, 1.5, 3, 1e5 }, .n = 4, .list = json_array() };
+	uint64_t end[2], events[2];
+	const json_t *moment, *device;
+	struct ms_sim *sim;
+	struct fixture f;
+
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		set_up(&f, SHORT "remap --sharing temporal --turns quantum");
+		f.opts.explain = i ? &explain : NULL;
+		sim = case_run(&f);
+		end[i] = sim->end_ns;
+		events[i] = sim->events;
+		ms_sim_destroy(sim);
+		tear_down(&f);
+	}
+	assert_int_equal(end[0], end[1]);
+	assert_int_equal(events[0], events[1]);
+	assert_int_equal(json_array_size(explain.list), 3);
+	for (size_t i = 0; i < 3; i++) {
+		moment = json_array_get(explain.list, i);
+		device = json_array_get(json_object_get(moment, "devices"), 0);
+		assert_true(json_real_value(json_object_get(moment, "at_s")) == explain.at_s[i]);
+		assert_string_equal(json_string_value(json_object_get(moment, "policy")), "remap");
+		assert_int_equal(json_array_size(json_object_get(device, "tenants")), f.wl.tenants);
+		assert_true(json_array_size(json_object_get(device, "sentences")) >= 3);
+	}
+	json_decref(explain.list);
+}
+
 static void fifos_keep_their_order(void **state)
 {
 	struct ms_fifo fifo = { .item_bytes = sizeof(uint32_t) };
@@ -602,6 +637,7 @@ int main(void)
 		cmocka_unit_test(no_turn_is_slept_through),
 		cmocka_unit_test(the_baseline_loses_nothing_to_chunks),
 		cmocka_unit_test(a_case_without_room_is_refused),
+		cmocka_unit_test(explaining_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
