@@ -172,10 +172,10 @@ void h_calm(struct world *w);
  */
 void h_assert_moving(struct world *w);
 /*
- * In rounds of 8 ms: a process that had too much of the turn waits 10 s and a turn for each of the
- * others.
+ * In rounds of 8 ms: a process that had too much of the turn waits while each of the others of its
+ * account has it for 10 s. An account of weight 50 beside three of 200 has a 13th of the time.
  */
-#define H_MOVE_ROUNDS (W_PROCS * 1500)
+#define H_MOVE_ROUNDS (W_PROCS * 1250 * 13)
 
 /* Runs a history of kind H_PLANS, up to its last checks (plans.c). */
 void h_plans(struct world *w, uint64_t seed, uint64_t steps);
