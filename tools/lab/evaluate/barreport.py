@@ -33,10 +33,11 @@ def summary_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     kinds: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         what = row.what.split(" (")[0].split(", today")[0]
+        limit = "today's best" if row.group == "capacity" else row.limit
         if row.group == "tenants":
             what = what.split(": ")[-1]
         if row.verdict != "–":
-            kinds.setdefault((row.group, what, row.limit), []).append(row)
+            kinds.setdefault((row.group, what, limit), []).append(row)
     lines = []
     for (group, what, limit), of in kinds.items():
         less = limit.startswith("≤")
