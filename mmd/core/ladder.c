@@ -3,12 +3,13 @@
  * The revocation ladder: a reclaim with a deadline, then what the account's on_timeout demands.
  *
  * Pages are reclaimed from an account that has more than its max, or more than its min while pages
- * for another account's min are missing: first by the policy, which sees what is owed (market/look.h),
- * then chunks in use. When a deadline has passed, the shell first checks the process (MM_ACT_CHECK_STOPPED): one
- * that is stopped, traced or frozen gets more time. A deadline counts only if the core and xfer
- * were there: it begins again when the core was late itself, and when xfer was down. There are at
- * most kill_max kills within kill_window_ns. Beyond that, pages are counted as overdue as if
- * on_timeout were quarantine, since so many late tenants at once are more likely a fault of mmd.
+ * for another account's min are missing: first by the policy, which sees what is owed
+ * (market/look.h), then chunks in use. When a deadline has passed, the shell first checks the
+ * process (MM_ACT_CHECK_STOPPED): one that is stopped, traced or frozen gets more time. A deadline
+ * counts only if the core and xfer were there: it begins again when the core was late itself, and
+ * when xfer was down. There are at most kill_max kills within kill_window_ns. Beyond that, pages
+ * are counted as overdue as if on_timeout were quarantine, since so many late tenants at once are
+ * more likely a fault of mmd.
  */
 #include "mmd/core/ladder.h"
 
@@ -37,8 +38,8 @@ static bool tenant_must_give(struct mm_core *c, const struct mm_c_tenant *t)
 }
 
 /*
- * Reclaims @pages from the tenants of @account. What a decision has taken from them is on its way. Those
- * with a reclaim under way are left out, since that is counted.
+ * Reclaims @pages from the tenants of @account. What a decision has taken from them is on its way.
+ * Those with a reclaim under way are left out, since that is counted.
  */
 static void account_reclaim(struct mm_core *c, uint32_t account, uint64_t pages)
 {

@@ -15,7 +15,7 @@
 #include "mmd/core/market/targets.h"
 #include "mmd/core/market/view.h"
 
-/* This is what a decision takes over from earlier ones. */
+/* Facts of earlier decisions that the next ones depend on. */
 struct mm_market_memory {
 	bool chosen;         /* there was a decision */
 	uint64_t surplus_ns; /* since when there is a surplus; 0: there is none */

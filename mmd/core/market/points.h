@@ -24,7 +24,7 @@ struct mm_c_tenant;
 #define MM_POINTS_WORK 48
 
 struct mm_c_points {
-	/* What the points below depend on. */
+	/* The points below were computed for these. */
 	uint64_t epoch, claims, transfer_ns, step_ns;
 	uint32_t alpha;
 	uint32_t n; /* 0: there are none yet */

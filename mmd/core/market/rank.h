@@ -12,8 +12,8 @@
 
 /*
  * Order of KV demands: the higher priority first, then starved ones, then the order of their
- * targets, then those that need no turn to begin, then the account that was granted least by weight, then the one that has waited
- * longest.
+ * targets, then those that need no turn to begin, then the account that was granted least by
+ * weight, then the one that has waited longest.
  */
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 			const struct mm_c_tenant *b);

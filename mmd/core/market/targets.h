@@ -59,7 +59,7 @@ struct mm_target {
 	uint32_t kv_keep; /* chunks: what it holds beyond is reclaimed; UINT32_MAX: nothing is */
 	enum mm_target_first first;
 	enum mm_target_why why;
-	/* For the operator: value of the choice, and with one more layer; permille of ln(rate). */
+	/* For the operator: the value of the choice and of one more layer, permille of ln(rate). */
 	int32_t worth, worth_more;
 	bool valued;           /* the layers were chosen by `value` */
 	struct mm_value value; /* what the choice compared them by */

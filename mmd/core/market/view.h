@@ -24,11 +24,11 @@
 
 #define MM_VIEW_POINTS 24 /* numbers of layers whose cost is known, for each tenant */
 
-/* The cost of streaming for a tenant with so many layers away. */
+/* The cost of streaming with so many layers away. */
 struct mm_view_point {
 	uint32_t alpha;         /* layers away; points are ascending, and the first has 0 */
 	uint32_t slow_permille; /* by which its steps are longer; UINT32_MAX: not known yet */
-	uint32_t link_permille; /* of the link's time, taken by transfers in those longer steps */
+	uint32_t link_permille; /* of the link's time that transfers of those longer steps take */
 };
 
 enum mm_view_turn {
@@ -84,7 +84,7 @@ struct mm_view_tenant {
 	uint64_t largest_ns;       /* transfer time of the largest layer, of its last steps */
 	uint32_t kappa_permille; /* d ln(step) / d ln(KV in use), at least 1; 0: not measured yet */
 
-	/* Its activity. */
+	/* Its activity and its turn. */
 	bool active;              /* it has work, or had some within the knob idle-ms */
 	uint32_t hungry_permille; /* part of late time in which it lacked KV */
 	uint64_t active_ns;       /* when it was last active */
@@ -117,8 +117,8 @@ struct mm_view_account {
 	/* Pages that its tenants want and that only its own tenants can give, without those that
 	 * are coming. */
 	uint64_t lacks;
-	/* What its tenants may give to others: what it has beyond its min, which they were not asked
-	 * for (UINT64_MAX: it has no min), and as much as they want themselves. */
+	/* Its tenants may give to others as many pages as it has beyond its min and they were not
+	 * asked for (UINT64_MAX: it has no min), and as many as they want themselves. */
 	uint64_t spare, wants;
 };
 
