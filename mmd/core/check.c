@@ -6,6 +6,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
+#include "mmd/core/market/reconcile.h"
 #include "mmd/core/market/turn.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/sets.h"
@@ -241,4 +242,5 @@ void mm_core_check(const struct mm_core *c)
 	}
 	core_check_unclaimed(c);
 	mm_c_turns_check(c);
+	mm_c_targets_check(c);
 }

@@ -49,6 +49,7 @@ void mm_c_demand_released(struct mm_c_tenant *t)
 
 void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t)
 {
+	mm_assert(mm_c_kv_due(c, t));
 	mm_c_kv_give(c, t);
 	mm_c_kv_requeue(c, t);
 	mm_account_serve(&c->account[t->account], t->kv.chunk_pages, &c->served);

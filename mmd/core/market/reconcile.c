@@ -139,8 +139,10 @@ static uint64_t return_or_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_
 	struct mm_c_earmark *mark = &t->lends->earmark;
 	uint64_t keep = kept + c->market->targets.keep_free, have, coming;
 
-	if (mm_c_is_changing(t))
+	if (mm_c_is_changing(t)) {
+		mark->pages = 0;
 		return 0;
+	}
 	earmark_renew(c, t);
 	have = mm_c_free_pages(c) > keep ? mm_c_free_pages(c) - keep : 0;
 	coming = mm_c_supply(c) - mm_c_free_pages(c);
@@ -164,8 +166,9 @@ uint64_t mm_c_layers_return(struct mm_core *c, uint64_t kept)
 	uint64_t sum = kept;
 
 	MM_FOREACH_TENANT(c, t)
-		if (has_target(t) && mm_c_alpha_next(t) <= target_alpha(c, t))
-			t->lends->earmark.pages = t->lends->earmark.expired = 0;
+		if (!has_target(t) || mm_c_alpha_next(t) <= target_alpha(c, t) ||
+		    target_of(c, t)->first == MM_FIRST_IDLE)
+			t->lends->earmark = (struct mm_c_earmark){ 0 };
 	for (uint32_t i = 0; i < n; i++)
 		sum += return_or_keep(c, list[i], sum);
 	return mm_c_any_without_kv(c) ? 0 : sum - kept;
@@ -191,6 +194,7 @@ static void chunks_take(struct mm_core *c, struct mm_c_tenant *t)
 	    !(t->features & MM_FEAT_RECLAIM) || c->now_ns < t->demand->reclaim_until_ns)
 		return;
 	chunks = MM_MIN(t->kv.held - keep, units_may_give(c, t, t->kv.chunk_pages));
+	mm_assert(t->kv.held - chunks >= keep);
 	if (chunks && mm_c_burst(c))
 		mm_c_kv_reclaim(c, t, (uint32_t)chunks);
 }
@@ -219,6 +223,7 @@ static uint64_t layers_take(struct mm_core *c, struct mm_c_tenant *t, uint64_t s
 	if (!more)
 		return 0;
 	alpha += (uint32_t)more;
+	mm_assert(alpha <= target);
 	if (!mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0))
 		return 0;
 	t->lends->taken_ns = c->now_ns;
@@ -275,6 +280,47 @@ void mm_c_layers_return_surplus(struct mm_core *c, uint64_t kept)
 	if (c->market->targets.chunks_for_layers && !all)
 		MM_FOREACH_TENANT(c, t)
 			chunks_take(c, t);
+}
+
+/* ---- checks ---- */
+
+/* Pages are kept for layers whose target is the same, and no longer than a while. */
+static void earmark_check(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_c_earmark *mark = &t->lends->earmark;
+
+	if (!mark->pages || mark->expired || !has_target(t) || mm_c_is_changing(t))
+		return;
+	mm_assert(mark->alpha == target_alpha(c, t));
+	mm_assert(mark->alpha < t->plan.alpha);
+	mm_assert(c->settled_ns < mark->until_ns);
+	mm_assert(mark->until_ns <= c->settled_ns + mm_c_time(c, MM_EARMARK_NS));
+}
+
+/* The targets of the last decision are possible for those that it saw. */
+static void targets_check(const struct mm_core *c)
+{
+	const struct mm_view *v = &c->market->view;
+
+	for (uint32_t i = 0; i < v->n_tenants; i++) {
+		const struct mm_view_tenant *t = &v->tenant[i];
+		const struct mm_target *target = &c->market->targets.tenant[t->index];
+
+		mm_assert(target->alpha <= t->layers);
+		mm_assert(!t->lends || target->alpha <= t->alpha_max);
+		mm_assert(t->lends || target->alpha == t->alpha_next);
+		mm_assert(target->kv_keep == UINT32_MAX || target->kv_keep <= t->kv_held);
+	}
+}
+
+void mm_c_targets_check(const struct mm_core *c)
+{
+	if (!c->market->policy->market)
+		return;
+	MM_FOREACH_TENANT(c, t)
+		if (t->life == MM_LIFE_LIVE)
+			earmark_check(c, t);
+	targets_check(c);
 }
 
 /* ---- how long it took ---- */
