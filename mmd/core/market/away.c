@@ -45,6 +45,12 @@ static uint64_t step_growth(const struct mm_draft_row *row, uint64_t steps_ns, u
 	return row->held * 1000 / MM_MAX(memory, 1u);
 }
 
+/* One with requests in its queue wants more than it says: a denial takes its want back to its KV. */
+static uint64_t kv_enough(const struct mm_draft *d, const struct mm_draft_row *row)
+{
+	return row->t->waiting ? d->pages : row->want;
+}
+
 static void bid_add(const struct mm_draft *d, const struct mm_draft_row *row, uint64_t steps_ns,
 		    uint64_t memory, struct mm_bids *bids)
 {
@@ -55,7 +61,7 @@ static void bid_add(const struct mm_draft *d, const struct mm_draft_row *row, ui
 	bids->gain_permille += gain * (int64_t)hungry / 1000;
 	bids->loan_permille += row->want > row->held ? gain : gain * (int64_t)hungry / 1000;
 	bids->reserve += row->held * (1000 - hungry) / 1000;
-	bids->enough += row->want * hungry / 1000;
+	bids->enough += kv_enough(d, row) * hungry / 1000;
 	bids->least += hungry ? row->t->chunk_pages : 0;
 }
 
@@ -116,7 +122,9 @@ static bool idle_before(const struct mm_draft_row *a, const struct mm_draft_row 
 
 static bool farther_turn(const struct mm_draft_row *a, const struct mm_draft_row *b)
 {
-	return a->t->place > b->t->place;
+	if (a->t->place != b->t->place)
+		return a->t->place > b->t->place;
+	return a->t->active_ns > b->t->active_ns;
 }
 
 /*
@@ -263,7 +271,7 @@ static int64_t hungry_pages(const struct mm_draft *d, const struct mm_bids *bids
 }
 
 static struct mm_value value_of(const struct mm_draft *d, const struct mm_bids *bids,
-				const struct mm_draft_row *row, int64_t pages)
+				const struct mm_draft_row *row, int64_t pages, uint32_t link)
 {
 	pages -= (int64_t)((uint64_t)row->alpha * row->t->layer_pages);
 	return (struct mm_value){
@@ -273,8 +281,9 @@ static struct mm_value value_of(const struct mm_draft *d, const struct mm_bids *
 		.kv_pages = (uint64_t)MM_MAX(pages, (int64_t)MM_MAX(bids->least, 1u)),
 		.kv_enough = bids->enough,
 		/* While one stalls the others compute; who computes alone has nobody for that. */
-		.rho_permille = d->computing > 1 ? d->view->rho_permille : 1000,
+		.rho_permille = d->computing > 1 ? MM_VALUE_STALL * d->view->rho_permille : 1000,
 		.link_slows_permille = d->view->link_slows_permille,
+		.link_permille = link,
 		.slow_most = d->computing > 1 ? mm_value_clause(row->t) : MM_VALUE_SLOW_KNOWN,
 		.alpha_least = row->alpha_least,
 		.alpha_most = mm_draft_lends(row),
@@ -319,9 +328,10 @@ static void lend_for_big(struct mm_draft *d)
 }
 
 static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory,
-		       const struct mm_bids *bids, struct mm_draft_row *row, int64_t *pages)
+		       const struct mm_bids *bids, struct mm_draft_row *row, int64_t *pages,
+		       uint32_t *link)
 {
-	struct mm_value v = value_of(d, bids, row, *pages);
+	struct mm_value v = value_of(d, bids, row, *pages, *link);
 	struct mm_value_choice choice = mm_value_choose(&v, row->t, row->alpha);
 	bool recent = !d->predicts && d->computing > 1 && dwells(d, memory, row);
 
@@ -330,12 +340,13 @@ static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory
 		choice = (struct mm_value_choice){ .alpha = 0 };
 	row->why = choice_why(d, row, &choice);
 	if (recent && choice.alpha < row->alpha &&
-	    mm_value_slow(row->t, row->alpha) <= v.slow_most) {
+	    mm_value_cost(&v, row->t, row->alpha).slow_permille <= v.slow_most) {
 		choice.alpha = row->alpha;
 		row->why = MM_WHY_DWELL;
 	}
 	*pages += ((int64_t)choice.alpha - (int64_t)row->alpha) * (int64_t)row->t->layer_pages;
 	row->alpha = choice.alpha;
+	*link += mm_value_cost(&v, row->t, row->alpha).link_permille;
 	row->worth = choice.worth;
 	row->worth_more = choice.worth_more;
 	row->valued = true;
@@ -346,6 +357,7 @@ static void computing_lend(struct mm_draft *d, const struct mm_market_memory *me
 			   const struct mm_bids *bids)
 {
 	int64_t pages = hungry_pages(d, bids);
+	uint32_t link = 0;
 
 	mm_draft_order(d, MM_ROLE_COMPUTES, cheaper_layers);
 	lend_for_big(d);
@@ -356,7 +368,7 @@ static void computing_lend(struct mm_draft *d, const struct mm_market_memory *me
 			row->why = row->t->layers ? MM_WHY_BY_HAND : MM_WHY_STAYS;
 			continue;
 		}
-		row_choose(d, memory, bids, row, &pages);
+		row_choose(d, memory, bids, row, &pages, &link);
 	}
 }
 

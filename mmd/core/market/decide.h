@@ -22,6 +22,10 @@ struct mm_market_memory {
 	bool beside;         /* the mode that was chosen last */
 	uint64_t
 		mode_since_ns; /* since when the demand speaks for the other mode; 0: it does not */
+	uint32_t turn_of;      /* in turns: whose turn memory is for; MM_NO_TENANT: nobody's */
+	uint64_t turn_of_ns;   /* since when it is */
+	bool turn_held;        /* it has the turn, or had it since then */
+	bool turn_used;        /* it computes, or has since then */
 	uint64_t taken_ns[MM_CORE_TENANTS_MAX]; /* when a tenant's target was raised last */
 };
 

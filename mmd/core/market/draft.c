@@ -36,34 +36,34 @@ void mm_draft_begin(struct mm_draft *d, const struct mm_view *view)
 	}
 }
 
-/* Who has the turn, or will have it because nobody has: memory is never without one it is for. */
-static bool has_turn(const struct mm_view_tenant *t, bool held)
+static enum mm_role role_of(const struct mm_draft *d, const struct mm_draft_row *row,
+			    uint32_t turn_of, uint32_t holders)
 {
-	return held ? t->turn == MM_VIEW_HOLDS : t->turn == MM_VIEW_WAITS && !t->place;
-}
+	const struct mm_view_tenant *t = row->t;
 
-static enum mm_role role_of(const struct mm_draft *d, const struct mm_draft_row *row, bool held)
-{
 	if (!row->works)
 		return MM_ROLE_IDLE;
-	if (d->beside || row->t->turn == MM_VIEW_NO_TURNS || has_turn(row->t, held))
+	if (d->beside || t->turn == MM_VIEW_NO_TURNS || t->index == turn_of)
 		return MM_ROLE_COMPUTES;
-	return row->t->turn == MM_VIEW_WAITS ? MM_ROLE_WAITS : MM_ROLE_IDLE;
+	/* Who computed side by side goes on until the one turn begins. */
+	if (holders > 1 && t->turn == MM_VIEW_HOLDS)
+		return MM_ROLE_COMPUTES;
+	return t->turn == MM_VIEW_AWAY ? MM_ROLE_IDLE : MM_ROLE_WAITS;
 }
 
-void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts)
+void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts, uint32_t turn_of)
 {
-	bool held = false;
+	uint32_t holders = 0;
 
 	d->beside = beside;
 	d->predicts = predicts;
 	d->computing = d->waiting = 0;
 	for (uint32_t i = 0; i < d->n; i++)
-		held = held || d->row[i].t->turn == MM_VIEW_HOLDS;
+		holders += d->row[i].t->turn == MM_VIEW_HOLDS;
 	for (uint32_t i = 0; i < d->n; i++) {
 		struct mm_draft_row *row = &d->row[i];
 
-		row->role = role_of(d, row, held);
+		row->role = role_of(d, row, turn_of, holders);
 		row->alpha = row->t->alpha_next;
 		if (predicts && row->role == MM_ROLE_COMPUTES && row->t->lends)
 			row->alpha = 0;

@@ -19,6 +19,7 @@ enum mm_role {
 	MM_ROLE_COMPUTES,
 	MM_ROLE_WAITS, /* for its turn */
 	MM_ROLE_IDLE,
+	MM_ROLES
 };
 
 struct mm_draft_row {
@@ -55,8 +56,11 @@ struct mm_draft {
 
 /* Begins with the numbers of the view; no roles. */
 void mm_draft_begin(struct mm_draft *d, const struct mm_view *view);
-/* Gives roles, side by side or in turns, and begins with the layers and KV that are. */
-void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts);
+/*
+ * Gives roles, side by side or in turns, and begins with the layers and KV that are. @turn_of: index
+ * of the tenant whose turn memory is for.
+ */
+void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts, uint32_t turn_of);
 /* Returns the pages of the model of @row with @alpha layers away. */
 uint64_t mm_draft_resident(const struct mm_draft_row *row, uint32_t alpha);
 /* Returns the most layers that @row may lend by the decision. */

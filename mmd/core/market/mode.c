@@ -7,7 +7,7 @@
 
 #define DWELL_NS     MM_NS_PER_S
 #define TURN_MOST_NS (10 * MM_NS_PER_S)
-#define GOAL_SLACK   900 /* permille of a goal that the other mode must keep to be entered */
+#define FOLLOW_NS    (5 * MM_NS_PER_S) /* that memory is on its way for a turn at most */
 
 /* Memory that all who have work want; a model that is idle may come back any time. */
 static uint64_t demand_of(const struct mm_draft *d)
@@ -28,7 +28,7 @@ static uint64_t supply_of(struct mm_draft *d, const struct mm_market_memory *mem
 {
 	uint64_t sum = d->pages;
 
-	mm_draft_roles(d, true, !memory->beside);
+	mm_draft_roles(d, true, !memory->beside, MM_NO_TENANT);
 	mm_away_decide(d, memory);
 	for (uint32_t i = 0; i < d->n; i++)
 		if (d->row[i].role == MM_ROLE_COMPUTES)
@@ -100,12 +100,68 @@ static void mode_change(const struct mm_view *view, struct mm_market_memory *mem
 	memory->mode_since_ns = 0;
 }
 
+/* ---- whose turn memory is for ---- */
+
+static const struct mm_view_tenant *turn_tenant(const struct mm_draft *d, uint32_t index)
+{
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].works && d->row[i].t->index == index &&
+		    d->row[i].t->turn != MM_VIEW_NO_TURNS)
+			return d->row[i].t;
+	return NULL;
+}
+
+/* Returns who has the turn, or has the next one if nobody does; NULL: nobody. */
+static const struct mm_view_tenant *turn_now(const struct mm_draft *d)
+{
+	const struct mm_view_tenant *next = NULL;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_view_tenant *t = d->row[i].t;
+
+		if (t->turn == MM_VIEW_HOLDS)
+			return t;
+		if (t->turn == MM_VIEW_WAITS && !t->place)
+			next = t;
+	}
+	return next;
+}
+
+/*
+ * Memory follows the turn, but not while it is still on its way to whom it was for: who cannot
+ * compute for want of memory gives its turn back at once, and what came for it would go to and fro.
+ */
+static void turn_follow(const struct mm_draft *d, struct mm_market_memory *memory)
+{
+	const struct mm_view_tenant *now = turn_now(d), *was;
+
+	was = memory->beside ? NULL : turn_tenant(d, memory->turn_of);
+	if (memory->beside || (!now && !was)) {
+		memory->turn_of = MM_NO_TENANT;
+		return;
+	}
+	if (was && was->turn == MM_VIEW_HOLDS) {
+		memory->turn_held = true;
+		memory->turn_used = memory->turn_used || was->running;
+	}
+	if (!now || now == was)
+		return;
+	if (was && !memory->turn_used && !now->running && memory->turn_held &&
+	    d->view->now_ns - memory->turn_of_ns < FOLLOW_NS)
+		return;
+	memory->turn_of = now->index;
+	memory->turn_of_ns = d->view->now_ns;
+	memory->turn_held = now->turn == MM_VIEW_HOLDS;
+	memory->turn_used = memory->turn_held && now->running;
+}
+
 void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct mm_targets *targets)
 {
 	const struct mm_view *view = d->view;
 	bool may_turns = view->may_turns && view->joined;
 
 	memory->beside = memory->chosen ? memory->beside : view->may_beside;
+	memory->turn_of = memory->chosen ? memory->turn_of : MM_NO_TENANT;
 	memory->chosen = true;
 	targets->missed_beside = targets->missed_turns = 0;
 	targets->demand = demand_of(d);
@@ -118,7 +174,9 @@ void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct 
 	} else {
 		mode_change(view, memory, !wants_turns(d, memory->beside, targets));
 	}
-	mm_draft_roles(d, memory->beside, false);
+	turn_follow(d, memory);
+	targets->turn_of = memory->turn_of;
+	mm_draft_roles(d, memory->beside, false, memory->turn_of);
 }
 
 /* ---- the length of a turn ---- */
@@ -129,10 +187,26 @@ static uint64_t home_ns(const struct mm_view_tenant *t)
 	return t->home_mean_ns ? t->home_mean_ns : t->alpha * t->transfer_ns;
 }
 
-static uint64_t turn_of(const struct mm_draft *d, const struct mm_view_tenant *t)
+/* Time that KV of the holder takes to come back from the host, if others' went there for it. */
+static uint64_t suspended_ns(const struct mm_draft *d, const struct mm_draft_row *row)
 {
+	const struct mm_view_tenant *t = row->t;
+	uint64_t lacks = 0;
+
+	if (!t->swap_bytes || !t->layer_pages)
+		return 0;
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].role == MM_ROLE_WAITS)
+			lacks = MM_MAX(lacks,
+				       d->row[i].want - MM_MIN(d->row[i].level, d->row[i].want));
+	return MM_MIN(lacks, row->level) * (t->transfer_ns / t->layer_pages);
+}
+
+static uint64_t turn_length(const struct mm_draft *d, const struct mm_draft_row *row)
+{
+	const struct mm_view_tenant *t = row->t;
 	uint64_t cost = MM_MAX(d->view->turn_cost_permille, 1u), most = TURN_MOST_NS;
-	uint64_t turn = MM_MIN(home_ns(t), most) * 1000 / cost;
+	uint64_t turn = MM_MIN(home_ns(t) + suspended_ns(d, row), most) * 1000 / cost;
 
 	for (uint32_t i = 0; i < d->n; i++) {
 		const struct mm_view_tenant *u = d->row[i].t;
@@ -149,6 +223,6 @@ uint64_t mm_mode_turn_ns(const struct mm_draft *d)
 {
 	for (uint32_t i = 0; i < d->n && !d->beside; i++)
 		if (d->row[i].t->turn == MM_VIEW_HOLDS)
-			return turn_of(d, d->row[i].t);
+			return turn_length(d, &d->row[i]);
 	return 0;
 }

@@ -6,22 +6,12 @@
 #include "mmd/core/market/lends.h"
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/policy.h"
-#include "mmd/core/market/supply.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/sets.h"
 
 #define NEIGHBOURS  2  /* numbers of layers on either side of the present one */
 #define NEAR_PART   16 /* a time over this: a smaller change does not count */
 #define UNEVEN_WORK 16 /* of MM_POINTS_WORK, for a set of layers that are not alike */
-
-/* Returns the transfer time of the largest layer beside what others take of the link. */
-static uint64_t points_transfer_ns(struct mm_core *c, const struct mm_c_tenant *t)
-{
-	uint64_t used = mm_c_sums(c)->link - mm_c_link_permille(c, t);
-
-	return MM_MIN(mm_c_alone_ns(c, t), UINT64_MAX / 2000) * 1000 /
-	       (1000 - MM_MIN(used, UINT64_C(900)));
-}
 
 static bool points_near(uint64_t a, uint64_t b)
 {
@@ -88,7 +78,7 @@ static void point_compute(const struct mm_core *c, struct mm_c_tenant *t, uint64
 static uint32_t points_compute(struct mm_core *c, struct mm_c_tenant *t, uint32_t work)
 {
 	struct mm_c_points *p = &t->lends->points;
-	uint64_t transfer_ns = points_transfer_ns(c, t);
+	uint64_t transfer_ns = mm_c_alone_ns(c, t);
 	uint32_t each = t->sets->uneven ? UNEVEN_WORK : 1;
 
 	if (!p->next_n) {
@@ -135,7 +125,7 @@ void mm_c_points_update(struct mm_core *c)
 
 		if (t->life != MM_LIFE_LIVE || t->model != MM_C_MODEL_READY || !t->sets->alpha_max)
 			continue;
-		if (!points_known(t, points_transfer_ns(c, t))) {
+		if (!points_known(t, mm_c_alone_ns(c, t))) {
 			points_unknown(t);
 			continue;
 		}

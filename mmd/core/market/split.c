@@ -8,6 +8,7 @@
 
 #define SLACK_PART  8    /* of what it uses that a tenant with work may hold empty */
 #define SEVERE_SLOW 1000 /* permille from which KV in use is asked back for layers */
+#define RECALL_PART 32   /* of KV in use beyond shares: the most that is asked back at once */
 #define LEVEL_SCALE 1024 /* of a level of KV for each unit of weight */
 
 static uint64_t share_pages(const struct mm_draft_row *row)
@@ -71,21 +72,39 @@ static uint64_t not_empty(const struct mm_draft_row *row)
 
 	if (row->role == MM_ROLE_COMPUTES && (row->t->waiting || row->want > row->held))
 		return row->held;
+	/* Of what it wants, its share is not taken. */
+	if (row->role == MM_ROLE_COMPUTES)
+		used = MM_MAX(used,
+			      MM_MIN(MM_MIN(row->t->kv_wanted, row->t->kv_share), row->t->kv_held));
 	if (row->works)
 		used = MM_MIN(used + used / SLACK_PART + 1, (uint64_t)row->t->kv_held);
 	return used * row->t->chunk_pages;
 }
 
+/* Who was active last is needed again last, and who computes gives last. */
+static bool later_active(const struct mm_draft_row *a, const struct mm_draft_row *b)
+{
+	return a->t->active_ns > b->t->active_ns;
+}
+
 static uint64_t empties_take(struct mm_draft *d, uint64_t lacking)
 {
-	for (uint32_t i = 0; i < d->n && lacking; i++)
-		take_needed(&d->row[i], not_empty(&d->row[i]), &lacking);
+	for (uint32_t k = 0; k < MM_ROLES && lacking; k++) {
+		mm_draft_order(d, MM_ROLES - 1 - k, later_active);
+		for (uint32_t i = 0; i < d->orders && lacking; i++) {
+			struct mm_draft_row *row = &d->row[d->order[i]];
+
+			take_needed(row, not_empty(row), &lacking);
+		}
+	}
 	return lacking;
 }
 
 static bool farther_in_line(const struct mm_draft_row *a, const struct mm_draft_row *b)
 {
-	return a->t->place > b->t->place;
+	if (a->t->place != b->t->place)
+		return a->t->place > b->t->place;
+	return later_active(a, b);
 }
 
 /* KV of who waits for its turn goes to the host, or, without room there, down to its share. */
@@ -112,7 +131,7 @@ static uint64_t entitled_pages(const struct mm_draft *d)
 			continue;
 		sum += row->part > row->held ? row->part - row->held : 0;
 		slow = row->alpha < now ? mm_value_slow(row->t, now) : 0;
-		if (slow >= SEVERE_SLOW)
+		if (slow >= SEVERE_SLOW && slow > mm_value_clause(row->t))
 			sum += (uint64_t)(now - row->alpha) * row->t->layer_pages;
 	}
 	return sum;
@@ -131,6 +150,9 @@ static void surplus_take(struct mm_draft *d, uint64_t pages)
 				   : 0;
 		over += row->low;
 	}
+	/* A few at a time, so that requests end rather than leave. */
+	if (d->beside)
+		pages = MM_MIN(pages, mm_div_up(over, RECALL_PART));
 	for (uint32_t i = 0; i < d->n && over; i++) {
 		struct mm_draft_row *row = &d->row[i];
 		uint64_t part = (uint64_t)((unsigned __int128)row->low * pages / over);
@@ -167,6 +189,16 @@ static void take_for_wants(struct mm_draft *d, uint64_t budget)
 		surplus_take(d, MM_MIN(kept + entitled - budget, entitled));
 }
 
+static void account_role_take(struct mm_draft *d, enum mm_role role, bool shares, uint64_t *owes)
+{
+	mm_draft_order(d, role, later_active);
+	for (uint32_t i = 0; i < d->orders; i++) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+
+		take_needed(row, shares ? 0 : share_pages(row), &owes[row->t->account]);
+	}
+}
+
 /* An account that must give does so with its tenants' KV beyond shares first, then with any. */
 static void accounts_take(struct mm_draft *d)
 {
@@ -183,11 +215,8 @@ static void accounts_take(struct mm_draft *d)
 		*o -= MM_MIN(*o, given);
 	}
 	for (uint32_t pass = 0; pass < 2; pass++)
-		for (uint32_t i = 0; i < d->n; i++) {
-			struct mm_draft_row *row = &d->row[i];
-
-			take_needed(row, pass ? 0 : share_pages(row), &owes[row->t->account]);
-		}
+		for (uint32_t k = 0; k < MM_ROLES; k++)
+			account_role_take(d, MM_ROLES - 1 - k, pass, owes);
 }
 
 /* ---- what is given ---- */

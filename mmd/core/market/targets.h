@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mmd/core/core.h"
 #include "mmd/core/market/value.h"
 
 /* Why a target is what it is, for the operator. mmd/explain has sentences for each. */
@@ -75,6 +76,7 @@ struct mm_targets {
 	bool as_needed;     /* layers are taken only while pages are short, else at once */
 	uint64_t keep_free; /* pages that layers which return leave free */
 	bool beside;        /* all who have work compute at once, else in turns */
+	uint32_t turn_of;   /* in turns: index of whom memory is for; MM_NO_TENANT: nobody */
 	uint64_t turn_ns;   /* length of the holder's turn while others wait; 0: its own quantum */
 	/* For the operator: what the choice of the mode compared, in pages. */
 	uint64_t demand, supply;

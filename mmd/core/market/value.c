@@ -87,10 +87,12 @@ static uint64_t model_pages(const struct mm_view_tenant *t)
 uint32_t mm_value_kappa(const struct mm_view_tenant *t)
 {
 	uint64_t kv = (uint64_t)t->kv_held * t->chunk_pages, all = kv + model_pages(t);
+	uint32_t part = all ? (uint32_t)(kv * 1000 / all) : 0;
 
+	/* What is measured trembles: prompts are computed while the KV grows. */
 	if (t->kappa_permille)
-		return MM_MIN(t->kappa_permille, 1000u);
-	return all ? (uint32_t)(kv * 1000 / all) : 0;
+		part = MM_MAX(MM_MIN(t->kappa_permille, 2 * part), part / 2);
+	return MM_MIN(part, 1000u);
 }
 
 /*
@@ -106,42 +108,59 @@ uint32_t mm_value_clause(const struct mm_view_tenant *t)
 	return (uint32_t)MM_MIN(over + MM_VALUE_FREE_SLOW, (uint64_t)MM_VALUE_SLOW_KNOWN);
 }
 
+/*
+ * The points are those of a link that nobody else uses. What is left of it is what there is: steps
+ * that need more of it become longer until they do not.
+ */
+struct mm_view_point mm_value_cost(const struct mm_value *v, const struct mm_view_tenant *t,
+				   uint32_t alpha)
+{
+	struct mm_view_point p = { alpha, mm_value_slow(t, alpha), mm_value_link(t, alpha) };
+	uint32_t left =
+		MM_MAX(1000 - MM_MIN(v->link_permille, 1000u), (uint32_t)MM_VALUE_LINK_LEAST);
+	uint64_t step;
+
+	if (p.link_permille <= left || p.slow_permille == UINT32_MAX)
+		return p;
+	step = ((uint64_t)p.slow_permille + 1000) * p.link_permille / left;
+	p.slow_permille = (uint32_t)MM_MIN(step - 1000, (uint64_t)MM_VALUE_SLOW_KNOWN);
+	p.link_permille = left;
+	return p;
+}
+
 int64_t mm_value_at(const struct mm_value *v, const struct mm_view_tenant *t, uint32_t alpha)
 {
 	uint64_t had = MM_MAX(MM_MIN(v->kv_pages, v->kv_enough), 1u);
 	uint64_t has = MM_MIN(v->kv_pages + (uint64_t)alpha * t->layer_pages, v->kv_enough);
 	int64_t gain = mm_value_ln(MM_MAX(has, had), had) * v->gain_permille / 1000;
-	uint64_t slow = mm_value_slow(t, alpha), link = mm_value_link(t, alpha);
+	struct mm_view_point cost = mm_value_cost(v, t, alpha);
+	uint64_t slow = cost.slow_permille, link = cost.link_permille;
 
 	slow = slow * v->rho_permille / v->computing * v->weight_permille / 1000;
 	return gain - (int64_t)slow - (int64_t)(link * v->link_slows_permille * v->computing);
 }
 
-static uint32_t allowed_between(const struct mm_view_tenant *t, uint32_t slow_most, uint32_t from,
-				uint32_t to)
+/* Returns whether the clause allows @alpha layers away, if @part of it is added. */
+static bool clause_allows(const struct mm_value *v, const struct mm_view_tenant *t, uint32_t alpha,
+			  uint32_t part)
 {
-	while (from + 1 < to && mm_value_slow(t, from + 1) <= slow_most)
-		from++;
-	return from;
+	uint32_t slow = mm_value_cost(v, t, alpha).slow_permille;
+
+	return slow != UINT32_MAX &&
+	       slow <= (uint64_t)v->slow_most + (part ? v->slow_most / part : 0);
 }
 
-/* Returns the largest number of layers up to which no step is longer than @slow_most. */
-static uint32_t largest_allowed(const struct mm_view_tenant *t, uint32_t slow_most)
+/* Returns the largest number of layers up to which the clause allows each. */
+static uint32_t largest_allowed(const struct mm_value *v, const struct mm_view_tenant *t)
 {
-	uint32_t n = MM_MIN(t->points, (uint32_t)MM_VIEW_POINTS);
+	uint32_t n = MM_MIN(t->points, (uint32_t)MM_VIEW_POINTS), i = 0, alpha;
 
-	if (!n || t->point[0].alpha)
-		return 0;
-	for (uint32_t i = 1; i < n; i++) {
-		const struct mm_view_point *from = &t->point[i - 1], *to = &t->point[i];
-
-		if (to->slow_permille <= slow_most && to->slow_permille != UINT32_MAX)
-			continue;
-		if (to->slow_permille == UINT32_MAX || from->slow_permille > slow_most)
-			return from->alpha;
-		return allowed_between(t, slow_most, from->alpha, to->alpha);
-	}
-	return t->point[n - 1].alpha;
+	while (i + 1 < n && clause_allows(v, t, t->point[i + 1].alpha, 0))
+		i++;
+	alpha = n ? t->point[i].alpha : 0;
+	while (i + 1 < n && alpha + 1 < t->point[i + 1].alpha && clause_allows(v, t, alpha + 1, 0))
+		alpha++;
+	return alpha;
 }
 
 static void choice_try(const struct mm_value *v, const struct mm_view_tenant *t, uint32_t alpha,
@@ -184,16 +203,14 @@ static struct mm_value_choice choose_within(const struct mm_value *v,
 /* What is there already is allowed a quarter more, so that a cost that trembles moves no layers. */
 static bool may_stay(const struct mm_value *v, const struct mm_view_tenant *t, uint32_t now)
 {
-	uint32_t slow = mm_value_slow(t, now);
-
-	return now >= v->alpha_least && now <= v->alpha_most && slow != UINT32_MAX &&
-	       slow <= (uint64_t)v->slow_most + v->slow_most / 4;
+	return now >= v->alpha_least && now <= v->alpha_most &&
+	       clause_allows(v, t, now, MM_VALUE_STAY_PART);
 }
 
 struct mm_value_choice mm_value_choose(const struct mm_value *v, const struct mm_view_tenant *t,
 				       uint32_t now)
 {
-	uint32_t allowed = largest_allowed(t, v->slow_most), most = MM_MIN(allowed, v->alpha_most);
+	uint32_t allowed = largest_allowed(v, t), most = MM_MIN(allowed, v->alpha_most);
 	uint32_t least = MM_MIN(v->alpha_least, most);
 	struct mm_value_choice best = choose_within(v, t, least, most);
 

@@ -16,7 +16,10 @@
 
 #define MM_VALUE_ONE        1000000 /* of ln(rate) */
 #define MM_VALUE_HYSTERESIS 15000   /* by which another number of layers must be better */
+#define MM_VALUE_STALL      2       /* times rho that a stall costs, over who computes */
 #define MM_VALUE_FREE_SLOW  50      /* permille that the clause leaves without any gain */
+#define MM_VALUE_STAY_PART  4       /* of the clause that what is already there may exceed it by */
+#define MM_VALUE_LINK_LEAST 50      /* permille of the link's time that is left to anybody */
 #define MM_VALUE_SLOW_KNOWN (UINT32_MAX - 1)
 
 /* What the choice for one tenant depends on besides itself. */
@@ -27,7 +30,8 @@ struct mm_value {
 	uint64_t kv_pages;        /* that those could have if the tenant lent nothing */
 	uint64_t kv_enough;       /* beyond that KV is worth nothing more */
 	uint32_t rho_permille, link_slows_permille;
-	uint32_t slow_most; /* by the clause */
+	uint32_t link_permille; /* of the link's time that others take */
+	uint32_t slow_most;     /* by the clause */
 	uint32_t alpha_least, alpha_most;
 };
 
@@ -45,10 +49,16 @@ int64_t mm_value_ln(uint64_t num, uint64_t den);
 uint32_t mm_value_slow(const struct mm_view_tenant *t, uint32_t alpha);
 /* Returns the permille of the link's time that @alpha layers away take. */
 uint32_t mm_value_link(const struct mm_view_tenant *t, uint32_t alpha);
-/* Returns d ln(step) / d ln(KV) of @t in permille: as measured, else the KV's part of its memory. */
+/*
+ * Returns d ln(step) / d ln(KV) of @t in permille: the KV's part of its memory, or what was measured,
+ * within half and twice that.
+ */
 uint32_t mm_value_kappa(const struct mm_view_tenant *t);
 /* Returns the permille by which streaming may make steps of @t longer; see Documentation. */
 uint32_t mm_value_clause(const struct mm_view_tenant *t);
+/* Returns the cost of @alpha layers away beside what others take of the link. */
+struct mm_view_point mm_value_cost(const struct mm_value *v, const struct mm_view_tenant *t,
+				   uint32_t alpha);
 /* Returns the value of @alpha layers away; its cost must be known. */
 int64_t mm_value_at(const struct mm_value *v, const struct mm_view_tenant *t, uint32_t alpha);
 /* Chooses how many layers are to be away; @now are. */

@@ -24,7 +24,7 @@
 
 #define MM_VIEW_POINTS 24 /* numbers of layers whose cost is known, for each tenant */
 
-/* The cost of streaming with so many layers away. */
+/* The cost of streaming with so many layers away, on a link that nobody else uses. */
 struct mm_view_point {
 	uint32_t alpha;         /* layers away; points are ascending, and the first has 0 */
 	uint32_t slow_permille; /* by which its steps are longer; UINT32_MAX: not known yet */

@@ -106,6 +106,7 @@ void views_mode(struct views *v, bool beside)
 	v->memory.chosen = true;
 	v->memory.beside = beside;
 	v->memory.mode_since_ns = 0;
+	v->memory.turn_of = MM_NO_TENANT;
 }
 
 /* ---- what must always be true ---- */
@@ -120,19 +121,20 @@ static bool works(const struct mm_view_tenant *t)
 	return t->active || t->turn == MM_VIEW_WAITS || t->turn == MM_VIEW_HOLDS;
 }
 
-static bool anybody_holds(const struct views *v)
+static uint32_t holders(const struct views *v)
 {
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < v->view.n_tenants; i++)
-		if (v->tenant[i].turn == MM_VIEW_HOLDS)
-			return true;
-	return false;
+		n += v->tenant[i].turn == MM_VIEW_HOLDS;
+	return n;
 }
 
 static bool computes(const struct views *v, const struct mm_view_tenant *t)
 {
 	if (!works(t) || v->targets.beside || t->turn == MM_VIEW_NO_TURNS)
 		return works(t);
-	return anybody_holds(v) ? t->turn == MM_VIEW_HOLDS : t->turn == MM_VIEW_WAITS && !t->place;
+	return t->index == v->targets.turn_of || (t->turn == MM_VIEW_HOLDS && holders(v) > 1);
 }
 
 /* What a tenant has once it has released what it is asked for. */
@@ -197,7 +199,7 @@ static void check_tenant(const struct views *v, const struct mm_view_tenant *t, 
 /* I6: who lacks of its share gets it, or somebody beyond its share gives, or nobody can. */
 static void check_entitled(const struct views *v)
 {
-	uint64_t missing = 0, over = 0, taken = 0, sum = 0, taken_over = 0;
+	uint64_t missing = 0, over = 0, taken = 0, sum = 0;
 
 	for (uint32_t i = 0; i < v->view.n_tenants; i++) {
 		const struct mm_view_tenant *t = &v->tenant[i];
@@ -211,11 +213,9 @@ static void check_entitled(const struct views *v)
 			missing += (part - t->kv_held) * t->chunk_pages;
 		if (t->gives && kept > t->kv_share)
 			over += (kept - t->kv_share) * t->chunk_pages;
-		taken_over += kept < t->kv_held;
 	}
 	if (missing && sum + missing + v->view.unused_mins + v->view.big_pages > v->view.pages)
-		assert_true(taken >= missing || over < v->view.n_tenants * 64u);
-	(void)taken_over;
+		assert_true(taken || over < v->view.n_tenants * 8u);
 }
 
 void views_decide(struct views *v)
