@@ -4,7 +4,6 @@
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/sets.h"
-#include "mmd/core/market/turn.h"
 
 uint32_t mm_c_slow_permille(const struct mm_c_tenant *t, const struct mm_plan_set *set,
 			    uint64_t t_t_ns)
@@ -44,11 +43,4 @@ uint64_t mm_c_set_link_permille(const struct mm_core *c, const struct mm_c_tenan
 	step_ns += step_ns / 1000 * slow;
 	return step_ns ? MM_MIN(MM_MIN(stream_ns, UINT64_MAX / 1000) * 1000 / step_ns, 1000u)
 		       : 1000;
-}
-
-uint64_t mm_c_link_permille(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	if (t->life != MM_LIFE_LIVE || !t->plan.m || mm_c_idle(c, t))
-		return 0;
-	return mm_c_set_link_permille(c, t, &t->change->set, 0);
 }

@@ -30,8 +30,3 @@ uint64_t mm_c_alone_ns(const struct mm_core *c, const struct mm_c_tenant *t);
  */
 uint64_t mm_c_set_link_permille(const struct mm_core *c, const struct mm_c_tenant *t,
 				const struct mm_plan_set *set, uint32_t slow);
-/*
- * Returns the permille of the link's time that @t's streaming takes; 0: it does not stream, or is
- * idle.
- */
-uint64_t mm_c_link_permille(const struct mm_core *c, const struct mm_c_tenant *t);

@@ -5,7 +5,6 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
-#include "mmd/core/market/cost.h"
 #include "mmd/core/market/market.h"
 #include "mmd/core/book/quota.h"
 #include "mmd/core/market/demand.h"
@@ -50,13 +49,10 @@ const struct mm_c_sums *mm_c_sums(struct mm_core *c)
 		return s;
 	s->coming = c->coming;
 	s->waiting = c->waiting;
-	s->link = 0;
 	memset(s->own, 0, c->accounts_end * sizeof(*s->own));
-	MM_FOREACH_TENANT(c, t) {
-		s->link += mm_c_link_permille(c, t);
+	MM_FOREACH_TENANT(c, t)
 		s->own[t->account] += (uint64_t)mm_c_kv_due(c, t) * t->kv.chunk_pages +
 				      (t->model == MM_C_MODEL_WAITING ? t->entries : 0);
-	}
 	return s;
 }
 

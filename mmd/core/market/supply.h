@@ -20,8 +20,7 @@ struct mm_c_expected {
 
 /* Sums over all tenants, at one revision. */
 struct mm_c_sums {
-	uint64_t coming, waiting; /* the core's counters when the sums were computed */
-	uint64_t link; /* permille of the link's time that active tenants' streaming takes */
+	uint64_t coming, waiting;           /* the core's counters when the sums were computed */
 	uint64_t own[MM_CORE_ACCOUNTS_MAX]; /* pages that an account's tenants wait for */
 };
 

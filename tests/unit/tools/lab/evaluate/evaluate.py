@@ -499,7 +499,7 @@ class Running(unittest.TestCase):
         """It is a line, a place in the report and status 1; the others stand; it is run again."""
         for name, says in (("FAIL", "ended with status 1: mmsim: it is broken"),
                            ("DIE", "killed by SIGKILL"), ("BABBLE", "no results of recompute")):
-            done = self.evaluate(env={f"FAKE_{name}": "cap=1000"}, out=name)
+            done = self.evaluate(env={f"FAKE_{name}": "rho=1,"}, out=name)
             self.assertEqual(done.returncode, 1)
             failures = [line for line in done.stderr.splitlines() if says in line]
             self.assertEqual(len(failures), 3, done.stderr)
@@ -513,8 +513,8 @@ class Running(unittest.TestCase):
             self.assertNotIn("Failed", (self.root / name / "evaluation.md").read_text())
 
     def interrupt(self, number):
-        """Ends an evaluation whose runs with cap= are under way; returns their pids."""
-        with subprocess.Popen(self.command("--jobs", "3"), env=self.env(FAKE_HANG="cap=1000"),
+        """Ends an evaluation whose runs with rho=1 are under way; returns their pids."""
+        with subprocess.Popen(self.command("--jobs", "3"), env=self.env(FAKE_HANG="rho=1,"),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             deadline = time.monotonic() + PATIENCE_S
             pids = []
@@ -524,7 +524,7 @@ class Running(unittest.TestCase):
                 time.sleep(0.02)
                 lines = self.log.read_text().splitlines() if self.log.exists() else []
                 pids = [int(line.split()[0]) for line in lines
-                        if "cap=1000" in line and "--bound" not in line]
+                        if "rho=1," in line and "--bound" not in line]
             process.send_signal(number)
             out, errors = process.communicate(timeout=PATIENCE_S)
         while any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids):

@@ -127,7 +127,7 @@ static void test_all_flags(void **state)
 		opts_parse(
 			"--shapes OPT-13B:12.5%,qwen2.5-14b,Llama-3-8B --quantum 50 --max-seqs 8 "
 			"--batched-tokens 64 --page 2M --slots 2 "
-			"--controller cap=500,reversion=off --json "
+			"--controller turn-cost=500,reversion=off --json "
 			"--max-len 100 --swap 0 --kv-keep 0 --shares whole --arrivals steady "
 			"--slo-ttft 250 --slo-factor 2.5",
 			&o),
@@ -139,7 +139,7 @@ static void test_all_flags(void **state)
 	assert_true(o.kv_keep_permille == 0 && o.shares_whole && o.arrivals == MM_WL_STEADY);
 	assert_true(o.goal_ttft_ms == 250 && o.goal_factor == 2.5);
 	assert_int_equal(o.slots, 2);
-	assert_string_equal(o.controller, "cap=500,reversion=off");
+	assert_string_equal(o.controller, "turn-cost=500,reversion=off");
 	assert_true(o.json && !o.combo);
 	assert_int_equal(o.swap_bytes, 0);
 }
