@@ -76,7 +76,7 @@ static void members_hold(struct w_proc **p)
 	}
 }
 
-static struct mm_core_tenant state_of(const struct w_proc *p)
+static struct mm_core_tenant member_state(const struct w_proc *p)
 {
 	struct mm_core_tenant t;
 
@@ -109,15 +109,15 @@ static void one_that_has_no_work_is_idle(void **state)
 	members_hold(p);
 	for (uint32_t i = 0; i < MEMBERS; i++) {
 		w_stats(w, p[i], 1);
-		assert_false(state_of(p[i]).idle);
+		assert_false(member_state(p[i]).idle);
 	}
 	serial = p[1]->machine.turn.serial;
 	member_done(p[1]);
-	assert_true(state_of(p[1]).idle);
+	assert_true(member_state(p[1]).idle);
 	assert_true(holds_turn(p[0]) && !holds_turn(p[1]) && holds_turn(p[2]));
 	member_want(p[1]);
 	assert_true(holds_turn(p[1]) && p[1]->machine.turn.serial > serial);
-	assert_false(state_of(p[1]).idle);
+	assert_false(member_state(p[1]).idle);
 }
 
 /* A tenant that cannot compute yet gets its turn when it can. */
@@ -130,7 +130,7 @@ static void one_without_a_model_waits(void **state)
 	w_turn_join(w, p, MM_TURN_QUANTUM, 0, 0);
 	member_want(p);
 	assert_false(holds_turn(p));
-	assert_true(state_of(p).idle && state_of(p).turn_wanted);
+	assert_true(member_state(p).idle && member_state(p).turn_wanted);
 	w_model(w, p, 1, 3, 2, 1);
 	w_run(w);
 	assert_true(p->model_ready && holds_turn(p));
@@ -216,9 +216,9 @@ static void closing_takes_what_is_overdue(void **state)
 	settle_ms(1);
 	assert_true(holds_turn(p[2]));
 	assert_false(p[0]->machine.turn.serial || p[1]->machine.turn.serial);
-	assert_int_equal(state_of(p[0]).turns_overdue, 1);
-	assert_int_equal(state_of(p[1]).turns_overdue, 1);
-	assert_int_equal(state_of(p[2]).turns_overdue, 0);
+	assert_int_equal(member_state(p[0]).turns_overdue, 1);
+	assert_int_equal(member_state(p[1]).turns_overdue, 1);
+	assert_int_equal(member_state(p[2]).turns_overdue, 0);
 	assert_int_equal(story_stats().turns_overdue, 2);
 }
 
@@ -258,7 +258,7 @@ static void opening_while_closing(void **state)
 	assert_true(holds_turn(p[1]));
 	settle_ms(GRACE_MS); /* the third was told to give its turn back, and has not */
 	assert_false(p[2]->machine.turn.serial);
-	assert_int_equal(state_of(p[2]).turns_overdue, 1);
+	assert_int_equal(member_state(p[2]).turns_overdue, 1);
 	member_want(p[2]);
 	assert_true(holds_turn(p[2]));
 	assert_true(holds_turn(p[0]) && holds_turn(p[1]));
