@@ -45,7 +45,7 @@ static void text_has_each_knob_once(void **state)
 		const char *controller, *want;
 	} cases[] = {
 		{ NULL, "link-slows=105,rho=250" },
-		{ "recall=off", "recall=off,link-slows=105,rho=250" },
+		{ "reversion=off", "reversion=off,link-slows=105,rho=250" },
 		{ "rho=700", "rho=700,link-slows=105" },
 		{ "link-slows=9,rho=700", "link-slows=9,rho=700" },
 	};
