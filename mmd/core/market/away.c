@@ -200,8 +200,8 @@ static int64_t waiting_lend(struct mm_draft *d, int64_t lacking)
 
 /* ---- what nobody needs returns ---- */
 
-static bool dwells(const struct mm_draft *d, const struct mm_market_memory *memory,
-		   const struct mm_draft_row *row)
+static bool taken_recently(const struct mm_draft *d, const struct mm_market_memory *memory,
+			   const struct mm_draft_row *row)
 {
 	return d->view->now_ns - memory->taken_ns[row->t->index] < d->view->dwell_ns;
 }
@@ -225,7 +225,7 @@ static void next_return(struct mm_draft *d, const struct mm_market_memory *memor
 	for (uint32_t i = 0; i < d->n; i++) {
 		struct mm_draft_row *row = &d->row[i];
 
-		if (row->role != MM_ROLE_WAITS || row->t->place || dwells(d, memory, row))
+		if (row->role != MM_ROLE_WAITS || row->t->place || taken_recently(d, memory, row))
 			continue;
 		/* Half of what is away at a time: each change of a plan costs. */
 		if (*surplus < (int64_t)((uint64_t)row->alpha * row->t->layer_pages / 2))
@@ -243,7 +243,7 @@ static void idle_return(struct mm_draft *d, const struct mm_market_memory *memor
 	for (uint32_t i = d->orders; i-- && surplus > kept;) {
 		struct mm_draft_row *row = &d->row[d->order[i]];
 
-		if (!dwells(d, memory, row))
+		if (!taken_recently(d, memory, row))
 			surplus = row_return(row, surplus);
 	}
 }
@@ -333,7 +333,7 @@ static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory
 {
 	struct mm_value v = value_of(d, bids, row, *pages, *link);
 	struct mm_value_choice choice = mm_value_choose(&v, row->t, row->alpha);
-	bool recent = !d->predicts && d->computing > 1 && dwells(d, memory, row);
+	bool recent = !d->predicts && d->computing > 1 && taken_recently(d, memory, row);
 
 	/* Layers that nobody lacks KV for return as far as there is room. */
 	if (bids->gain_permille <= 0 && !row->alpha_least)

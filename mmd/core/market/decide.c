@@ -28,7 +28,7 @@ static int32_t worth_permille(int64_t worth)
 	return (int32_t)MM_MAX(MM_MIN(worth / PERMILLE_ONE, INT32_MAX), INT32_MIN);
 }
 
-static struct mm_target target_of(const struct mm_draft *d, const struct mm_draft_row *row)
+static struct mm_target target_make(const struct mm_draft *d, const struct mm_draft_row *row)
 {
 	uint32_t per = MM_MAX(row->t->chunk_pages, 1u);
 
@@ -61,7 +61,7 @@ void mm_market_decide(const struct mm_view *view, struct mm_market_memory *memor
 	for (uint32_t i = 0; i < d.n; i++) {
 		const struct mm_draft_row *row = &d.row[i];
 
-		targets->tenant[row->t->index] = target_of(&d, row);
+		targets->tenant[row->t->index] = target_make(&d, row);
 		if (row->alpha > row->t->alpha_next)
 			memory->taken_ns[row->t->index] = view->now_ns;
 		away = away || row->alpha;

@@ -24,7 +24,7 @@
 
 static struct views v, other;
 
-static struct mm_view_tenant *add(uint32_t held, uint32_t wanted)
+static struct mm_view_tenant *add_tenant(uint32_t held, uint32_t wanted)
 {
 	struct mm_view_tenant *t = views_add(&v, LAYERS, LAYER_PAGES, STEP_NS, TRANSFER_NS);
 
@@ -40,9 +40,9 @@ static void nobody_lacks_and_nothing_changes(void **state)
 {
 	(void)state;
 	views_begin(&v, 3 * MODEL + 1000);
-	add(200, 200);
-	add(300, 250);
-	views_idle(add(50, 0));
+	add_tenant(200, 200);
+	add_tenant(300, 250);
+	views_idle(add_tenant(50, 0));
 	views_decide(&v);
 	assert_true(v.targets.beside);
 	for (uint32_t i = 0; i < 3; i++) {
@@ -56,9 +56,9 @@ static void idle_models_lend_what_is_needed(void **state)
 {
 	(void)state;
 	views_begin(&v, 3 * MODEL + 100);
-	add(100, 180); /* lacks 80, and an eighth of what it wants */
-	views_idle(add(0, 0));
-	views_idle(add(0, 0));
+	add_tenant(100, 180); /* lacks 80, and an eighth of what it wants */
+	views_idle(add_tenant(0, 0));
+	views_idle(add_tenant(0, 0));
 	v.tenant[1].active_ns = 5 * MM_NS_PER_S;
 	v.tenant[2].active_ns = 9 * MM_NS_PER_S;
 	views_decide(&v);
@@ -77,8 +77,8 @@ static void empty_chunks_are_taken_first(void **state)
 {
 	(void)state;
 	views_begin(&v, 2 * MODEL + 200);
-	add(100, 150);
-	views_idle(add(100, 0));
+	add_tenant(100, 150);
+	views_idle(add_tenant(100, 0));
 	views_decide(&v);
 	assert_int_equal(v.target[1].kv_keep, 50);
 	assert_int_equal(v.target[1].alpha, 0);
@@ -89,8 +89,8 @@ static void a_loan_that_costs_more_than_it_gains_is_not_taken(void **state)
 {
 	(void)state;
 	views_begin(&v, 2 * MODEL + 1000);
-	add(900, 940);
-	views_idle(add(0, 0));
+	add_tenant(900, 940);
+	views_idle(add_tenant(0, 0));
 	v.tenant[1].transfer_ns = MM_NS_PER_S; /* its link is slow */
 	v.tenant[1].idle_mean_ns = 100 * MM_NS_PER_MS;
 	v.tenant[0].kv_wanted = 1200;
@@ -107,8 +107,8 @@ static void who_computes_lends_what_is_hidden(void **state)
 {
 	(void)state;
 	views_begin(&v, 2 * MODEL + 400);
-	add(200, 2000);
-	add(200, 2000);
+	add_tenant(200, 2000);
+	add_tenant(200, 2000);
 	views_mode(&v, true);
 	views_decide(&v);
 	/* 40 ms hide 2 ms for each of 13 layers of one of them; many more cost more than they gain. */
@@ -124,9 +124,9 @@ static void who_wakes_gets_its_layers_before_others_surplus(void **state)
 {
 	(void)state;
 	views_begin(&v, 2 * MODEL + 100);
-	add(440, 2000);
+	add_tenant(440, 2000);
 	v.tenant[0].kv_used = 440;
-	add(0, 10);
+	add_tenant(0, 10);
 	v.tenant[1].alpha = v.tenant[1].alpha_next = 34;
 	views_cost(&v.tenant[1]);
 	v.tenant[1].step_ns = 2 * MM_NS_PER_MS;
@@ -144,8 +144,8 @@ static void equal_tenants_get_equal_kv(void **state)
 {
 	(void)state;
 	views_begin(&v, 2 * MODEL + 1000);
-	add(700, 5000);
-	add(100, 5000);
+	add_tenant(700, 5000);
+	add_tenant(100, 5000);
 	views_mode(&v, true);
 	v.view.may_turns = false;
 	v.tenant[0].lends = v.tenant[1].lends = false;
@@ -163,8 +163,8 @@ static void a_share_comes_before_any_surplus(void **state)
 {
 	(void)state;
 	views_begin(&v, 2 * MODEL + 300);
-	add(280, 2000);
-	add(20, 90);
+	add_tenant(280, 2000);
+	add_tenant(20, 90);
 	v.tenant[0].lends = v.tenant[1].lends = false;
 	v.view.may_turns = false;
 	views_mode(&v, true);
@@ -189,8 +189,8 @@ static void an_account_stays_within_its_max(void **state)
 	views_begin(&v, 10000);
 	v.view.n_accounts = 2;
 	v.account[1].max_pages = MODEL + 250;
-	add(200, 1000);
-	add(200, 1000);
+	add_tenant(200, 1000);
+	add_tenant(200, 1000);
 	v.tenant[1].account = 1;
 	views_decide(&v);
 	assert_int_equal(v.target[1].kv_most, 250 - 1);
@@ -201,7 +201,7 @@ static void an_account_gives_what_it_owes(void **state)
 {
 	(void)state;
 	views_begin(&v, 10000);
-	add(200, 200);
+	add_tenant(200, 200);
 	v.account[0].owes = 130;
 	views_decide(&v);
 	assert_int_equal(v.target[0].kv_keep, 70);
@@ -213,8 +213,8 @@ static void an_account_gives_what_it_owes(void **state)
 static void two_in_turns(uint64_t pages)
 {
 	views_begin(&v, pages);
-	add(400, 3000);
-	add(400, 3000);
+	add_tenant(400, 3000);
+	add_tenant(400, 3000);
 	v.tenant[0].turn = MM_VIEW_HOLDS;
 	views_wait(&v.tenant[1], 0);
 	v.tenant[0].swap_bytes = v.tenant[1].swap_bytes = 1u << 30;
@@ -243,7 +243,7 @@ static void the_last_in_line_gives_first(void **state)
 	(void)state;
 	views_begin(&v, 3 * MODEL + 900);
 	for (uint32_t i = 0; i < 3; i++) {
-		add(300, 300);
+		add_tenant(300, 300);
 		v.tenant[i].swap_bytes = 1u << 30;
 	}
 	v.tenant[0].turn = MM_VIEW_HOLDS;
@@ -293,8 +293,8 @@ static void the_mode_follows_the_demand(void **state)
 {
 	(void)state;
 	views_begin(&v, 2 * MODEL + 1000);
-	add(500, 500);
-	add(500, 500);
+	add_tenant(500, 500);
+	add_tenant(500, 500);
 	views_wait(&v.tenant[0], 0);
 	views_wait(&v.tenant[1], 1);
 	v.view.joined = 2;
@@ -328,6 +328,36 @@ static void one_alone_needs_no_turns(void **state)
 	views_mode(&v, false);
 	views_idle(&v.tenant[1]);
 	v.tenant[1].turn = MM_VIEW_AWAY;
+	views_decide(&v);
+	v.view.now_ns += 1100 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_true(v.targets.beside);
+}
+
+static void goals_come_before_memory(void **state)
+{
+	(void)state;
+	views_begin(&v, 2 * MODEL + 2000);
+	add_tenant(500, 500);
+	add_tenant(500, 500);
+	views_wait(&v.tenant[0], 0);
+	views_wait(&v.tenant[1], 1);
+	v.view.joined = 2;
+	views_mode(&v, false);
+	/* All fits, but steps of both together take longer than a token may. */
+	v.tenant[0].goal_tpot_ns = STEP_NS * 3 / 2;
+	views_decide(&v);
+	v.view.now_ns += 1100 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_false(v.targets.beside);
+	v.tenant[0].goal_tpot_ns = STEP_NS * 3;
+	views_decide(&v);
+	v.view.now_ns += 1100 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_true(v.targets.beside);
+	/* Nothing fits, but the other's turn is longer than a first token may take. */
+	v.tenant[0].kv_wanted = v.tenant[1].kv_wanted = 9000;
+	v.tenant[0].goal_ttft_ns = 100 * MM_NS_PER_MS;
 	views_decide(&v);
 	v.view.now_ns += 1100 * MM_NS_PER_MS;
 	views_decide(&v);
@@ -433,6 +463,7 @@ int main(void)
 		cmocka_unit_test(a_turn_lasts_many_rotations),
 		cmocka_unit_test(the_mode_follows_the_demand),
 		cmocka_unit_test(one_alone_needs_no_turns),
+		cmocka_unit_test(goals_come_before_memory),
 		cmocka_unit_test(same_bytes_same_targets),
 		cmocka_unit_test(drawn_views_keep_the_invariants),
 		cmocka_unit_test(decisions_end),

@@ -18,7 +18,7 @@
 
 static struct views v, other;
 
-static uint64_t draw(uint64_t *seed)
+static uint64_t draw_number(uint64_t *seed)
 {
 	*seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
 	return *seed >> 33;
@@ -71,32 +71,32 @@ static void the_order_of_tenants_changes_nothing(void **state)
 
 enum claim { USED, WANTED, QUEUED, RUNNING, WAITING, LATE, STEP, KAPPA, HUNGRY, CLAIMS };
 
-static uint64_t lied(uint64_t truth, uint32_t how, uint64_t most)
+static uint64_t claim_lied(uint64_t truth, uint32_t how, uint64_t most)
 {
 	return how == 0 ? 0 : how == 1 ? MM_MIN(truth * 10, most) : most;
 }
 
 /* Says something else than the truth, as far as look.h lets it through. */
-static void lie(struct mm_view_tenant *t, enum claim claim, uint32_t how)
+static void claim_lie(struct mm_view_tenant *t, enum claim claim, uint32_t how)
 {
 	if (claim == USED)
-		t->kv_used = (uint32_t)lied(t->kv_used, how, t->kv_held);
+		t->kv_used = (uint32_t)claim_lied(t->kv_used, how, t->kv_held);
 	if (claim == WANTED)
-		t->kv_wanted = (uint32_t)lied(t->kv_wanted, how, t->kv_limit);
+		t->kv_wanted = (uint32_t)claim_lied(t->kv_wanted, how, t->kv_limit);
 	if (claim == QUEUED)
-		t->kv_queued = (uint32_t)lied(t->kv_queued, how, UINT32_MAX);
+		t->kv_queued = (uint32_t)claim_lied(t->kv_queued, how, UINT32_MAX);
 	if (claim == RUNNING)
-		t->running = (uint32_t)lied(t->running, how, UINT32_MAX);
+		t->running = (uint32_t)claim_lied(t->running, how, UINT32_MAX);
 	if (claim == WAITING)
-		t->waiting = (uint32_t)lied(t->waiting, how, UINT32_MAX);
+		t->waiting = (uint32_t)claim_lied(t->waiting, how, UINT32_MAX);
 	if (claim == LATE)
-		t->late_permille = (uint32_t)lied(t->late_permille, how, 1000);
+		t->late_permille = (uint32_t)claim_lied(t->late_permille, how, 1000);
 	if (claim == STEP)
-		t->step_ns = lied(t->step_ns, how, 1000 * MM_NS_PER_S);
+		t->step_ns = claim_lied(t->step_ns, how, 1000 * MM_NS_PER_S);
 	if (claim == KAPPA)
-		t->kappa_permille = (uint32_t)lied(t->kappa_permille, how, UINT32_MAX);
+		t->kappa_permille = (uint32_t)claim_lied(t->kappa_permille, how, UINT32_MAX);
 	if (claim == HUNGRY)
-		t->hungry_permille = (uint32_t)lied(t->hungry_permille, how, 1000);
+		t->hungry_permille = (uint32_t)claim_lied(t->hungry_permille, how, 1000);
 }
 
 /* Returns the pages of KV up to its share that @t may have. */
@@ -129,7 +129,7 @@ static void a_lie_is_worth_no_more_than_its_share(void **state)
 		other.view.tenant = other.tenant;
 		other.view.account = other.account;
 		other.targets.tenant = other.target;
-		lie(&other.tenant[0], claim, how);
+		claim_lie(&other.tenant[0], claim, how);
 		views_decide(&v);
 		views_decide(&other);
 		for (uint32_t i = 1; i < v.view.n_tenants; i++) {
@@ -155,20 +155,21 @@ static void a_lie_is_worth_no_more_than_its_share(void **state)
 
 static void draw_few(uint64_t *seed)
 {
-	uint32_t n = 2 + (uint32_t)(draw(seed) % (FEW - 1));
+	uint32_t n = 2 + (uint32_t)(draw_number(seed) % (FEW - 1));
 	uint64_t models = 0;
 
 	views_begin(&v, 0);
 	v.view.may_turns = false;
 	views_mode(&v, true);
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t layers = 3 + (uint32_t)(draw(seed) % (LAYERS - 2));
-		struct mm_view_tenant *t = views_add(&v, layers, 1 + (uint32_t)(draw(seed) % 40),
-						     (5 + draw(seed) % 75) * MM_NS_PER_MS + i,
-						     100000 + draw(seed) % (8 * MM_NS_PER_MS));
+		uint32_t layers = 3 + (uint32_t)(draw_number(seed) % (LAYERS - 2));
+		struct mm_view_tenant *t =
+			views_add(&v, layers, 1 + (uint32_t)(draw_number(seed) % 40),
+				  (5 + draw_number(seed) % 75) * MM_NS_PER_MS + i,
+				  100000 + draw_number(seed) % (8 * MM_NS_PER_MS));
 
-		t->kv_held = t->kv_used = 50 + (uint32_t)(draw(seed) % 400);
-		t->kv_share = 1 + (uint32_t)(draw(seed) % t->kv_held);
+		t->kv_held = t->kv_used = 50 + (uint32_t)(draw_number(seed) % 400);
+		t->kv_share = 1 + (uint32_t)(draw_number(seed) % t->kv_held);
 		t->kv_wanted = 100000;
 		t->waiting = 10;
 		models += layers * t->layer_pages + t->kv_held;

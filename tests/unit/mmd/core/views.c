@@ -116,12 +116,12 @@ static uint64_t resident_of(const struct mm_view_tenant *t, uint32_t alpha)
 	return t->fixed_pages + (uint64_t)(t->layers - MM_MIN(alpha, t->layers)) * t->layer_pages;
 }
 
-static bool works(const struct mm_view_tenant *t)
+static bool has_work(const struct mm_view_tenant *t)
 {
 	return t->active || t->turn == MM_VIEW_WAITS || t->turn == MM_VIEW_HOLDS;
 }
 
-static uint32_t holders(const struct views *v)
+static uint32_t count_holders(const struct views *v)
 {
 	uint32_t n = 0;
 
@@ -130,11 +130,11 @@ static uint32_t holders(const struct views *v)
 	return n;
 }
 
-static bool computes(const struct views *v, const struct mm_view_tenant *t)
+static bool does_compute(const struct views *v, const struct mm_view_tenant *t)
 {
-	if (!works(t) || v->targets.beside || t->turn == MM_VIEW_NO_TURNS)
-		return works(t);
-	return t->index == v->targets.turn_of || (t->turn == MM_VIEW_HOLDS && holders(v) > 1);
+	if (!has_work(t) || v->targets.beside || t->turn == MM_VIEW_NO_TURNS)
+		return has_work(t);
+	return t->index == v->targets.turn_of || (t->turn == MM_VIEW_HOLDS && count_holders(v) > 1);
 }
 
 /* What a tenant has once it has released what it is asked for. */
@@ -180,10 +180,11 @@ static void check_tenant(const struct views *v, const struct mm_view_tenant *t, 
 	if (!t->gives)
 		assert_int_equal(g->kv_keep, UINT32_MAX);
 	/* I2: what waits is granted nothing. */
-	if (!computes(v, t))
+	if (!does_compute(v, t))
 		assert_true(g->kv_most <= t->kv_held);
 	/* I7: nobody's steps are longer than the clause allows. */
-	if (computes(v, t) && computing > 1 && t->lends && t->alpha_max && g->why != MM_WHY_DWELL) {
+	if (does_compute(v, t) && computing > 1 && t->lends && t->alpha_max &&
+	    g->why != MM_WHY_DWELL) {
 		uint64_t clause = mm_value_clause(t);
 
 		if (g->alpha == t->alpha_next)
@@ -191,7 +192,7 @@ static void check_tenant(const struct views *v, const struct mm_view_tenant *t, 
 		assert_true(slow <= clause);
 	}
 	/* Nothing is taken below a share side by side, unless its account must give. */
-	if (v->targets.beside && works(t) && g->kv_keep != UINT32_MAX &&
+	if (v->targets.beside && has_work(t) && g->kv_keep != UINT32_MAX &&
 	    !v->account[t->account].owes)
 		assert_true(g->kv_keep >= MM_MIN(t->kv_share, t->kv_used));
 }
@@ -209,7 +210,7 @@ static void check_entitled(const struct views *v)
 
 		sum += resident_of(t, g->alpha) + kept * t->chunk_pages;
 		taken += (t->kv_held - kept) * t->chunk_pages;
-		if (computes(v, t) && part > t->kv_held)
+		if (does_compute(v, t) && part > t->kv_held)
 			missing += (part - t->kv_held) * t->chunk_pages;
 		if (t->gives && kept > t->kv_share)
 			over += (kept - t->kv_share) * t->chunk_pages;
@@ -224,7 +225,7 @@ void views_decide(struct views *v)
 
 	mm_market_decide(&v->view, &v->memory, &v->targets);
 	for (uint32_t i = 0; i < v->view.n_tenants; i++)
-		computing += computes(v, &v->tenant[i]);
+		computing += does_compute(v, &v->tenant[i]);
 	for (uint32_t i = 0; i < v->view.n_tenants; i++)
 		check_tenant(v, &v->tenant[i], computing);
 	check_sums(v);
