@@ -45,7 +45,7 @@ static uint64_t step_growth(const struct mm_draft_row *row, uint64_t steps_ns, u
 	return row->held * 1000 / MM_MAX(memory, 1u);
 }
 
-/* One with requests in its queue wants more than it says: a denial takes its want back to its KV. */
+/* One with a queue wants more than it says: a denial takes its want back to what it holds. */
 static uint64_t kv_enough(const struct mm_draft *d, const struct mm_draft_row *row)
 {
 	return row->t->waiting ? d->pages : row->want;

@@ -25,7 +25,7 @@ int64_t mm_value_ln(uint64_t num, uint64_t den)
 		x <<= 1;
 		log2--;
 	}
-	/* Each squaring of a number of [1, 2) doubles its logarithm, whose next bit is its carry. */
+	/* Squaring a number of [1, 2) doubles its logarithm, whose next bit is the carry. */
 	for (uint32_t i = 0; i < LN_BITS; i++) {
 		x = (uint64_t)((unsigned __int128)x * x >> 62);
 		log2 = log2 * 2 + (int64_t)(x >> 63);

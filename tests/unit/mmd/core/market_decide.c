@@ -111,7 +111,7 @@ static void who_computes_lends_what_is_hidden(void **state)
 	add_tenant(200, 2000);
 	views_mode(&v, true);
 	views_decide(&v);
-	/* 40 ms hide 2 ms for each of 13 layers of one of them; many more cost more than they gain. */
+	/* 40 ms hide 2 ms for each of 13 layers; many more cost more than they gain. */
 	assert_in_range(v.target[0].alpha, 5, 30);
 	assert_in_range(v.target[1].alpha, 1, 30);
 	views_follow(&v);

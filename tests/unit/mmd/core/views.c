@@ -116,7 +116,7 @@ static uint64_t resident_of(const struct mm_view_tenant *t, uint32_t alpha)
 	return t->fixed_pages + (uint64_t)(t->layers - MM_MIN(alpha, t->layers)) * t->layer_pages;
 }
 
-static bool has_work(const struct mm_view_tenant *t)
+static bool view_works(const struct mm_view_tenant *t)
 {
 	return t->active || t->turn == MM_VIEW_WAITS || t->turn == MM_VIEW_HOLDS;
 }
@@ -132,8 +132,8 @@ static uint32_t count_holders(const struct views *v)
 
 static bool does_compute(const struct views *v, const struct mm_view_tenant *t)
 {
-	if (!has_work(t) || v->targets.beside || t->turn == MM_VIEW_NO_TURNS)
-		return has_work(t);
+	if (!view_works(t) || v->targets.beside || t->turn == MM_VIEW_NO_TURNS)
+		return view_works(t);
 	return t->index == v->targets.turn_of || (t->turn == MM_VIEW_HOLDS && count_holders(v) > 1);
 }
 
@@ -192,7 +192,7 @@ static void check_tenant(const struct views *v, const struct mm_view_tenant *t, 
 		assert_true(slow <= clause);
 	}
 	/* Nothing is taken below a share side by side, unless its account must give. */
-	if (v->targets.beside && has_work(t) && g->kv_keep != UINT32_MAX &&
+	if (v->targets.beside && view_works(t) && g->kv_keep != UINT32_MAX &&
 	    !v->account[t->account].owes)
 		assert_true(g->kv_keep >= MM_MIN(t->kv_share, t->kv_used));
 }
