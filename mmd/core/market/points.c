@@ -11,7 +11,7 @@
 
 #define NEIGHBOURS  2  /* numbers of layers on either side of the present one */
 #define NEAR_PART   16 /* a time over this: a smaller change does not count */
-#define UNEVEN_WORK 16 /* of MM_POINTS_WORK, for a set of layers that are not alike */
+#define UNEVEN_WORK 8  /* of MM_POINTS_WORK, for a set of layers that are not alike */
 
 static bool points_near(uint64_t a, uint64_t b)
 {

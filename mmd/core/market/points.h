@@ -21,7 +21,7 @@ struct mm_core;
 struct mm_c_tenant;
 
 /* Computations of sets that one look may do. */
-#define MM_POINTS_WORK 48
+#define MM_POINTS_WORK 16
 
 struct mm_c_points {
 	/* The points below were computed for these. */
