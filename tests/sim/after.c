@@ -8,6 +8,8 @@
 #include "mmd/core/market/policy.h"
 #include "tests/sim/history.h"
 
+#define CHANGES_PER_S   3
+#define CHANGES_AT_ONCE 16
 /* In rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */
 #define TURN_ROUNDS (W_PROCS * 240)
 /* Pages may be kept for half a second for each that waits before, which waited as long for that. */
@@ -150,6 +152,18 @@ static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds
 	}
 }
 
+/* Plans are not changed all the time: three a second of each tenant, and some at once. */
+static void assert_changes(struct world *w, const struct mm_core_stats *before, uint64_t since_ns)
+{
+	uint64_t ms = (w->now_ns - since_ns) / MM_NS_PER_MS / MM_MAX(w->opts.time_scale, 1);
+	struct mm_core_stats now;
+
+	mm_core_stats(w->core, &now);
+	mm_assert(w->opts.policy != MM_POLICY_REMAP ||
+		  now.plan_changes - before->plan_changes <=
+			  now.tenants * (CHANGES_AT_ONCE + CHANGES_PER_S * ms / 1000));
+}
+
 /*
  * If every process demands all there is and releases a chunk now and then, every process gets some
  * again, unless its account is full or has a lower priority.
@@ -157,11 +171,16 @@ static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds
 static void assert_fair(struct world *w)
 {
 	uint32_t grants[W_PROCS], all = 0;
+	struct mm_core_stats before;
+	uint64_t since_ns;
 
 	greed_but(w, NULL, 60);
 	for (uint32_t i = 0; i < W_PROCS; i++)
 		grants[i] = w->proc[i].grants;
+	mm_core_stats(w->core, &before);
+	since_ns = w->now_ns;
 	greed_but(w, NULL, 240);
+	assert_changes(w, &before, since_ns);
 	W_FOREACH(w, p)
 		all += wants_kv(p) ? p->grants - grants[p - w->proc] : 0;
 	W_FOREACH(w, p)
