@@ -346,13 +346,11 @@ static void accounts_bound(struct mm_draft *d)
 		struct mm_draft_row *row = &d->row[i];
 		uint64_t most = d->view->account[row->t->account].max_pages;
 		uint64_t all = more[row->t->account], beyond = sum[row->t->account];
-
-		beyond = beyond > most ? MM_MIN(beyond - most, all) : 0;
 		uint64_t cut = row->level > row->keep ? row->level - row->keep : 0;
 
+		beyond = beyond > most ? MM_MIN(beyond - most, all) : 0;
 		if (beyond)
-			row->level -=
-				MM_MIN(cut, (uint64_t)((unsigned __int128)cut * beyond / all) + 1);
+			row->level -= (uint64_t)(((unsigned __int128)cut * beyond + all - 1) / all);
 	}
 }
 

@@ -193,7 +193,7 @@ static void an_account_stays_within_its_max(void **state)
 	add_tenant(200, 1000);
 	v.tenant[1].account = 1;
 	views_decide(&v);
-	assert_int_equal(v.target[1].kv_most, 250 - 1);
+	assert_int_equal(v.target[1].kv_most, 250);
 	assert_true(v.target[0].kv_most >= 1000);
 }
 
