@@ -193,6 +193,7 @@ static void look_at_work(const struct mm_core *c, const struct mm_c_tenant *t,
 		v->kappa_permille = MM_MAX(kappa, 1);
 	v->hungry_permille = t->lends->hungry_permille;
 	v->active_ns = t->load.active_ns;
+	v->stepped_ns = t->load.stepped_ns;
 	v->idle_mean_ns = t->lends->idle_mean_ns;
 	v->home_mean_ns = t->turn->home_ns_mean;
 	v->active = c->now_ns - t->load.active_ns < c->opts.idle_ns || mm_c_kv_unmet(t) ||
@@ -346,6 +347,7 @@ static void view_undilate(struct mm_view *v, uint64_t scale)
 		t->layer_ns /= scale;
 		t->largest_ns /= scale;
 		t->active_ns /= scale;
+		t->stepped_ns /= scale;
 		t->idle_mean_ns /= scale;
 		t->home_mean_ns /= scale;
 		t->turn_since_ns /= scale;

@@ -85,7 +85,7 @@ static bool wants_turns(const struct mm_draft *d, bool beside, struct mm_targets
 	return targets->demand * 1000 >= targets->supply * MM_MODE_BESIDE_BELOW;
 }
 
-/* The other mode is entered when all spoke for it for a while; beside at once when one is alone. */
+/* The other mode is entered when all has spoken for it for a while. */
 static void mode_change(const struct mm_view *view, struct mm_market_memory *memory, bool beside)
 {
 	if (beside == memory->beside) {
@@ -127,6 +127,12 @@ static const struct mm_view_tenant *turn_now(const struct mm_draft *d)
 	return next;
 }
 
+/* An engine that says nothing of its requests computes if it runs steps. */
+static bool turn_in_use(const struct mm_view_tenant *t, uint64_t since_ns)
+{
+	return t->running || t->stepped_ns > since_ns;
+}
+
 /*
  * Memory follows the turn, but not while it is still on its way to whom it was for: who cannot
  * compute for want of memory gives its turn back at once, and what came for it would go to and fro.
@@ -142,17 +148,17 @@ static void turn_follow(const struct mm_draft *d, struct mm_market_memory *memor
 	}
 	if (was && was->turn == MM_VIEW_HOLDS) {
 		memory->turn_held = true;
-		memory->turn_used = memory->turn_used || was->running;
+		memory->turn_used = memory->turn_used || turn_in_use(was, memory->turn_of_ns);
 	}
 	if (!now || now == was)
 		return;
-	if (was && !memory->turn_used && !now->running && memory->turn_held &&
-	    d->view->now_ns - memory->turn_of_ns < FOLLOW_NS)
+	if (was && !memory->turn_used && !turn_in_use(now, now->turn_since_ns) &&
+	    memory->turn_held && d->view->now_ns - memory->turn_of_ns < FOLLOW_NS)
 		return;
 	memory->turn_of = now->index;
 	memory->turn_of_ns = d->view->now_ns;
 	memory->turn_held = now->turn == MM_VIEW_HOLDS;
-	memory->turn_used = memory->turn_held && now->running;
+	memory->turn_used = memory->turn_held && turn_in_use(now, now->turn_since_ns);
 }
 
 void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct mm_targets *targets)

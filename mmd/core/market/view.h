@@ -88,6 +88,7 @@ struct mm_view_tenant {
 	bool active;              /* it has work, or had some within the knob idle-ms */
 	uint32_t hungry_permille; /* part of late time in which it lacked KV */
 	uint64_t active_ns;       /* when it was last active */
+	uint64_t stepped_ns;      /* when it was last seen to run steps */
 	uint64_t idle_mean_ns;    /* mean length of its times without work; 0: it had none yet */
 	uint64_t home_mean_ns; /* mean time until its memory was there at the begin of its turns */
 	enum mm_view_turn turn;

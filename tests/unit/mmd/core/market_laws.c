@@ -341,6 +341,30 @@ static void memory_waits_five_seconds_at_most(void **state)
 	assert_int_equal(v.targets.turn_of, 1);
 }
 
+/* An engine that says nothing of its requests has used its turn when it has run steps. */
+static void who_runs_steps_has_used_its_turn(void **state)
+{
+	(void)state;
+	memory_on_its_way_stays_for_whom_it_was(state);
+	v.tenant[0].running = v.tenant[1].running = 0;
+	v.tenant[0].turn = MM_VIEW_HOLDS;
+	v.tenant[1].turn = MM_VIEW_WAITS;
+	v.memory.turn_of = 0;
+	v.memory.turn_of_ns = v.tenant[0].turn_since_ns = v.view.now_ns;
+	v.memory.turn_used = false;
+	v.memory.turn_held = true;
+	v.view.now_ns += 50 * MM_NS_PER_MS;
+	v.tenant[0].stepped_ns = v.view.now_ns;
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_of, 0);
+	v.tenant[0].turn = MM_VIEW_WAITS;
+	v.tenant[1].turn = MM_VIEW_HOLDS;
+	v.tenant[1].turn_since_ns = v.view.now_ns;
+	v.view.now_ns += 50 * MM_NS_PER_MS;
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_of, 1);
+}
+
 /*
  * One had KV in the pages of its own layers: while it waits it is granted no more than fits beside
  * them, whoever has the turn.
@@ -376,6 +400,7 @@ int main(void)
 		cmocka_unit_test(one_after_the_other_is_nearly_the_best),
 		cmocka_unit_test(memory_on_its_way_stays_for_whom_it_was),
 		cmocka_unit_test(memory_waits_five_seconds_at_most),
+		cmocka_unit_test(who_runs_steps_has_used_its_turn),
 		cmocka_unit_test(who_waits_holds_what_fits_beside_its_layers),
 	};
 
