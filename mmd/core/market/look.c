@@ -239,16 +239,18 @@ static void look_at_tenant(const struct mm_core *c, const struct mm_c_tenant *t,
 static void places_find(struct mm_core *c, struct mm_view *v)
 {
 	struct mm_c_tenant *waits[MM_CORE_TENANTS_MAX];
+	uint32_t place[MM_CORE_TENANTS_MAX]; /* by index in the core */
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < v->n_tenants; i++)
 		if (v->tenant[i].turn == MM_VIEW_WAITS)
 			waits[n++] = &c->tenant[v->tenant[i].index];
 	mm_c_sort(c, waits, n, mm_c_turn_before);
+	for (uint32_t k = 0; k < n; k++)
+		place[mm_c_index(c, waits[k])] = k;
 	for (uint32_t i = 0; i < v->n_tenants; i++)
-		for (uint32_t k = 0; k < n; k++)
-			if (waits[k] == &c->tenant[v->tenant[i].index])
-				v->tenant[i].place = k;
+		if (v->tenant[i].turn == MM_VIEW_WAITS)
+			v->tenant[i].place = place[v->tenant[i].index];
 }
 
 /* ---- accounts and the device ---- */
