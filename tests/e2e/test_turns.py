@@ -23,7 +23,7 @@ def turns_of(d):
     [("quantum", "remap"), ("drain", "recompute")]))
 def test_tokens(root, start, serve, model_dirs, mode, policy):
     """Two in turns and one that is not, in short memory."""
-    d = start(policy=policy, pool="3200K", page="16K")
+    d = start(policy=policy, pool="3200K", page="16K", extra=["--controller", "mode=turns"])
     tenants, want = [], []
     for i, model in enumerate(model_dirs):
         path = make_requests(root / f"{i}.jsonl", 8, prompt=(16, 48), output=(40, 80), seed=i)
@@ -49,7 +49,7 @@ def test_tokens(root, start, serve, model_dirs, mode, policy):
 
 def test_dies_or_stops_in_its_turn(root, start, serve, model_dirs):
     """Who holds the turn is killed, then one is stopped: the others go on."""
-    d = start(policy="remap", pool="8M", page="16K")
+    d = start(policy="remap", pool="8M", page="16K", extra=["--controller", "mode=turns"])
     endless = make_requests(root / "long.jsonl", 400, output=(200, 400))
     short = make_requests(root / "short.jsonl", 3)
     want = plain_tokens(root, model_dirs[2], short)
@@ -93,7 +93,8 @@ def test_beside(root, start, serve, model_dirs):
 @pytest.mark.parametrize("swap", some(["auto", "200K", "0"], ["200K", "0"]))
 def test_suspended(root, start, serve, model_dirs, swap):
     """Two in short turns want more KV than there is: it waits on the host, or is computed again."""
-    d = start(policy="remap", pool="2200K", page="16K", extra=["--swap-max", "64M"])
+    d = start(policy="remap", pool="2200K", page="16K",
+              extra=["--swap-max", "64M", "--controller", "mode=turns"])
     extra = ["--verify", "--turns", "quantum", "--quantum", "10", "--kv-share", "256K",
              "--block-tokens", "8", "--swap-tokens", "4"]
     extra += [] if swap == "auto" else ["--swap", swap]
@@ -153,7 +154,7 @@ def greedy_beside(d, victim, n, chunks):
 @pytest.mark.parametrize("n,chunks", [(4, 0), (2, 1)])
 def test_greedy(root, start, serve, model_dirs, n, chunks):
     """Some that never give a turn back, for a minute of their own word, with nothing to compute with or little."""
-    d = start(policy="remap", pool="8M", page="16K")
+    d = start(policy="remap", pool="8M", page="16K", extra=["--controller", "mode=turns"])
     requests = make_requests(root / "short.jsonl", 3)
     want = plain_tokens(root, model_dirs[0], requests)
     victim = serve("victim", model_dirs[0], requests, d, extra=["--turns", "quantum"], sync=True)

@@ -10,7 +10,7 @@
 #define LATE_FREE    100               /* permille of late requests that raise no weight */
 #define LATE_FACTOR  4
 
-/* What those who compute bid together. */
+/* The bids of those who compute, together. */
 struct mm_bids {
 	uint64_t weights;
 	int64_t gain_permille; /* of ln(rate) for ln(KV of who lacked it of late) */
@@ -250,7 +250,7 @@ static void idle_return(struct mm_draft *d, const struct mm_market_memory *memor
 
 /* ---- who computes ---- */
 
-/* Who has the longest steps hides most: it has the cheapest layers. */
+/* The longest steps hide most, so theirs are the cheapest layers. */
 static bool cheaper_layers(const struct mm_draft_row *a, const struct mm_draft_row *b)
 {
 	return a->t->step_ns > b->t->step_ns;

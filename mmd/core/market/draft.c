@@ -45,7 +45,7 @@ static enum mm_role role_of(const struct mm_draft *d, const struct mm_draft_row 
 		return MM_ROLE_IDLE;
 	if (d->beside || t->turn == MM_VIEW_NO_TURNS || t->index == turn_of)
 		return MM_ROLE_COMPUTES;
-	/* Who computed side by side goes on until the one turn begins. */
+	/* Those that computed side by side go on until the one turn begins. */
 	if (holders > 1 && t->turn == MM_VIEW_HOLDS)
 		return MM_ROLE_COMPUTES;
 	return t->turn == MM_VIEW_AWAY ? MM_ROLE_IDLE : MM_ROLE_WAITS;

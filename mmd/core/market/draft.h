@@ -57,8 +57,8 @@ struct mm_draft {
 /* Begins with the numbers of the view; no roles. */
 void mm_draft_begin(struct mm_draft *d, const struct mm_view *view);
 /*
- * Gives roles, side by side or in turns, and begins with the layers and KV that are. @turn_of: index
- * of the tenant whose turn memory is for.
+ * Gives roles, side by side or in turns, and begins with the layers and KV that are. @turn_of:
+ * index of the tenant whose turn memory is for.
  */
 void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts, uint32_t turn_of);
 /* Returns the pages of the model of @row with @alpha layers away. */

@@ -23,7 +23,7 @@ static uint64_t demand_of(const struct mm_draft *d)
 	return sum;
 }
 
-/* What the layers of who computes would add, if all who have work computed side by side. */
+/* Returns the pool and what layers would add if all who have work computed side by side. */
 static uint64_t supply_of(struct mm_draft *d, const struct mm_market_memory *memory)
 {
 	uint64_t sum = d->pages;

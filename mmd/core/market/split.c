@@ -72,7 +72,7 @@ static uint64_t not_empty(const struct mm_draft_row *row)
 
 	if (row->role == MM_ROLE_COMPUTES && (row->t->waiting || row->want > row->held))
 		return row->held;
-	/* Of what it wants, its share is not taken. */
+	/* The share of what it wants is not taken. */
 	if (row->role == MM_ROLE_COMPUTES)
 		used = MM_MAX(used,
 			      MM_MIN(MM_MIN(row->t->kv_wanted, row->t->kv_share), row->t->kv_held));
@@ -81,7 +81,7 @@ static uint64_t not_empty(const struct mm_draft_row *row)
 	return used * row->t->chunk_pages;
 }
 
-/* Who was active last is needed again last, and who computes gives last. */
+/* The one that was active last is needed again last, and those who compute give last. */
 static bool later_active(const struct mm_draft_row *a, const struct mm_draft_row *b)
 {
 	return a->t->active_ns > b->t->active_ns;
@@ -221,7 +221,7 @@ static void accounts_take(struct mm_draft *d)
 
 /* ---- what is given ---- */
 
-/* What a tenant cannot go below, whoever needs memory: layers that stay, and KV that it keeps. */
+/* Returns what a tenant cannot go below, whoever needs memory: layers and KV that stay. */
 static uint64_t least_of(const struct mm_draft_row *row)
 {
 	uint32_t most = row->t->lends ? mm_draft_lends(row) : row->alpha;
@@ -233,8 +233,9 @@ static uint64_t least_of(const struct mm_draft_row *row)
 }
 
 /*
- * What waits holds no more than fits beside its own layers at its turn. Pages that it was granted
- * beyond would be asked back for its own layers, and, with no turn in between, granted to it again.
+ * A tenant that waits holds no more than fits beside its own layers at its turn. Pages that it was
+ * granted beyond would be reclaimed for its own layers, and, with no turn in between, granted to it
+ * again.
  */
 static void waiting_bound(struct mm_draft *d)
 {
@@ -297,7 +298,7 @@ static bool levels_fill(struct mm_draft *d, uint64_t pages)
 	return all;
 }
 
-/* What is asked back from a tenant is not granted to it at once. */
+/* Chunks that are reclaimed from a tenant are not granted to it at once. */
 static uint64_t high_of(const struct mm_draft_row *row, uint32_t stage)
 {
 	uint64_t limit = (uint64_t)row->t->kv_limit * row->t->chunk_pages;

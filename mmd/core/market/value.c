@@ -89,7 +89,7 @@ uint32_t mm_value_kappa(const struct mm_view_tenant *t)
 	uint64_t kv = (uint64_t)t->kv_held * t->chunk_pages, all = kv + model_pages(t);
 	uint32_t part = all ? (uint32_t)(kv * 1000 / all) : 0;
 
-	/* What is measured trembles: prompts are computed while the KV grows. */
+	/* Measurements tremble: prompts are computed while the KV grows. */
 	if (t->kappa_permille)
 		part = MM_MAX(MM_MIN(t->kappa_permille, 2 * part), part / 2);
 	return MM_MIN(part, 1000u);
@@ -168,7 +168,7 @@ static void choice_try(const struct mm_value *v, const struct mm_view_tenant *t,
 {
 	int64_t worth = mm_value_at(v, t, alpha);
 
-	/* Of equals the fewest layers, which come first. */
+	/* The fewest layers of equals, which come first. */
 	if (worth > best->worth || (worth == best->worth && alpha < best->alpha)) {
 		best->worth = worth;
 		best->alpha = alpha;
@@ -200,7 +200,10 @@ static struct mm_value_choice choose_within(const struct mm_value *v,
 	return best;
 }
 
-/* What is there already is allowed a quarter more, so that a cost that trembles moves no layers. */
+/*
+ * Layers that are away already are allowed a quarter more, so that a cost that trembles moves
+ * none.
+ */
 static bool may_stay(const struct mm_value *v, const struct mm_view_tenant *t, uint32_t now)
 {
 	return now >= v->alpha_least && now <= v->alpha_most &&

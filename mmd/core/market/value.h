@@ -22,7 +22,7 @@
 #define MM_VALUE_LINK_LEAST 50      /* permille of the link's time that is left to anybody */
 #define MM_VALUE_SLOW_KNOWN (UINT32_MAX - 1)
 
-/* What the choice for one tenant depends on besides itself. */
+/* Everything that the choice for one tenant depends on besides itself. */
 struct mm_value {
 	uint32_t computing;       /* tenants that compute at once */
 	uint32_t weight_permille; /* of the tenant, relative to the mean of those */
@@ -50,7 +50,7 @@ uint32_t mm_value_slow(const struct mm_view_tenant *t, uint32_t alpha);
 /* Returns the permille of the link's time that @alpha layers away take. */
 uint32_t mm_value_link(const struct mm_view_tenant *t, uint32_t alpha);
 /*
- * Returns d ln(step) / d ln(KV) of @t in permille: the KV's part of its memory, or what was measured,
+ * Returns d ln(step) / d ln(KV) of @t in permille: the KV's part of its memory, or as measured,
  * within half and twice that.
  */
 uint32_t mm_value_kappa(const struct mm_view_tenant *t);

@@ -66,7 +66,7 @@ static void idle_models_lend_what_is_needed(void **state)
 	assert_int_equal(v.target[1].alpha, 0);
 	assert_int_equal(v.target[2].alpha, 11); /* the one that was active last */
 	assert_true(v.target[0].kv_most >= 180);
-	/* What the operator ranks lower lends first. */
+	/* The tenant that the operator ranks lower lends first. */
 	v.tenant[2].priority = 1;
 	views_decide(&v);
 	assert_int_equal(v.target[1].alpha, 11);
@@ -150,7 +150,7 @@ static void equal_tenants_get_equal_kv(void **state)
 	v.view.may_turns = false;
 	v.tenant[0].lends = v.tenant[1].lends = false;
 	views_decide(&v);
-	/* What one has in use it keeps; what is free goes to the other. */
+	/* Each keeps what it has in use; what is free goes to the other. */
 	assert_int_equal(v.target[0].kv_most, 700);
 	assert_int_equal(v.target[1].kv_most, 300);
 	v.tenant[0].kv_held = v.tenant[0].kv_used = 300;

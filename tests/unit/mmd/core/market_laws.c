@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the market promises of all decisions: order of tenants, lies, the optimum, no livelock. */
+/* Laws of all decisions: the order of tenants, lies, the optimum, no livelock. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>

@@ -161,7 +161,7 @@ static void little_gain_moves_nothing(void **state)
 	assert_true(mm_value_choose(&value, t, 12).stays);
 	value.kv_pages = 100;
 	assert_int_equal(mm_value_choose(&value, t, 12).alpha, 30);
-	/* What the clause forbids does not stay. */
+	/* Layers that the clause forbids do not stay. */
 	value.slow_most = 0;
 	for (uint32_t i = 1; i < t->points; i++)
 		t->point[i].slow_permille = t->point[i].alpha;

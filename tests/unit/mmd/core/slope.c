@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slope of step times over KV in use: known ones, few pairs, none that vary, old pairs leave. */
+/* The slope of step times over KV in use: known ones, few pairs, equal ones, old pairs leave. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>

@@ -34,7 +34,7 @@ void views_begin(struct views *v, uint64_t pages)
 		v->account[i].max_pages = UINT64_MAX / 2;
 }
 
-/* One slot: what is not hidden by the layers between two of those that are away makes a step longer. */
+/* One slot: a transfer that the layers between two that are away do not hide is a longer step. */
 void views_cost(struct mm_view_tenant *t)
 {
 	uint64_t per = t->layers ? t->step_ns / t->layers : 0;
@@ -137,13 +137,13 @@ static bool does_compute(const struct views *v, const struct mm_view_tenant *t)
 	return t->index == v->targets.turn_of || (t->turn == MM_VIEW_HOLDS && count_holders(v) > 1);
 }
 
-/* What a tenant has once it has released what it is asked for. */
+/* Returns what a tenant has once it has released what it is asked for. */
 static uint64_t kept_chunks(const struct mm_view_tenant *t, const struct mm_target *g)
 {
 	return MM_MIN(t->kv_held, g->kv_keep);
 }
 
-/* I1: layers at target and KV fit the pool, and each account's max, unless nothing more is given. */
+/* I1: layers at target and KV fit the pool and each account's max, or nothing more is given. */
 static void check_sums(const struct views *v)
 {
 	uint64_t sum = 0, of[VIEWS_ACCOUNTS] = { 0 };
