@@ -181,11 +181,20 @@ static struct w_proc *proc_random(struct world *w)
 	return &w->proc[w_below(w, W_PROCS)];
 }
 
+/* Draws are made one after the other: of arguments the order would be the compiler's. */
+static void turn_join_random(struct world *w, struct w_proc *p)
+{
+	uint32_t priority = w_below(w, MM_TURN_PRIORITY_MAX + 1);
+	uint64_t quantum_ns = w_below(w, 30) * MM_NS_PER_MS;
+
+	w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES), quantum_ns, priority);
+}
+
 static void proc_spawn(struct world *w)
 {
-	struct w_proc *p =
-		w_join(w, w_below(w, 1 + w_below(w, W_ACCOUNTS)),
-		       w_below(w, 8) ? MM_FEAT_KNOWN & ~(w_below(w, 4) ? 0 : MM_FEAT_PARTIAL) : 0);
+	uint64_t features =
+		w_below(w, 8) ? MM_FEAT_KNOWN & ~(w_below(w, 4) ? 0 : MM_FEAT_PARTIAL) : 0;
+	struct w_proc *p = w_join(w, w_below(w, 1 + w_below(w, W_ACCOUNTS)), features);
 
 	if (!p)
 		return;
@@ -195,8 +204,7 @@ static void proc_spawn(struct world *w)
 	h_count(H_HOSTILE, p->hostile);
 	h_count(H_FORKS, p->forks);
 	if (!w_below(w, 3) || (run_kind == H_MODES && w_below(w, 2)))
-		w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES),
-			    w_below(w, 30) * MM_NS_PER_MS, w_below(w, MM_TURN_PRIORITY_MAX + 1));
+		turn_join_random(w, p);
 }
 
 static void hostile_write(struct world *w, struct w_proc *p)
@@ -206,16 +214,22 @@ static void hostile_write(struct world *w, struct w_proc *p)
 	mm_core_page(w->core, page, &owner);
 	if (owner == p->tenant && p->used && w->page[page].holders >> (p - w->proc) & 1)
 		w->page[page].bytes = (struct w_bytes){ .kind = W_GARBAGE };
-	if (p->n_groups > 1)
-		p->gate[w_below(w, p->n_groups - 1)] ^= UINT64_C(1) << w_below(w, 34);
+	if (p->n_groups > 1) {
+		uint32_t bit = w_below(w, 34);
+
+		p->gate[w_below(w, p->n_groups - 1)] ^= UINT64_C(1) << bit;
+	}
 }
 
 static void hostile_send(struct world *w, struct w_proc *p)
 {
 	struct mm_msg msg = { .opcode = (uint16_t)w_below(w, MM_OP_COUNT + 1) };
 
-	if (!w_below(w, 10))
-		((uint8_t *)&msg)[w_below(w, sizeof(msg))] ^= (uint8_t)w_random(w);
+	if (!w_below(w, 10)) {
+		uint8_t bits = (uint8_t)w_random(w);
+
+		((uint8_t *)&msg)[w_below(w, sizeof(msg))] ^= bits;
+	}
 	h_count(H_HOSTILE_MESSAGES, 1);
 	if (w_below(w, 3))
 		msg.opcode = w_below(w, 2) ? MM_OP_PARKED : MM_OP_COMMITTED;
@@ -232,15 +246,20 @@ static void hostile_send(struct world *w, struct w_proc *p)
 static void hostile_swap(struct world *w, struct w_proc *p)
 {
 	struct mm_swap_piece pieces[4];
-	struct mm_msg msg = { .opcode = MM_OP_SWAP,
-			      .arg = { w_below(w, MM_SWAP_LOTS + 1), w_below(w, 5),
-				       w_below(w, 3) } };
-	uint64_t lot = msg.arg[0];
+	struct mm_msg msg = { .opcode = MM_OP_SWAP };
+	uint64_t lot = w_below(w, MM_SWAP_LOTS + 1);
 
+	msg.arg[0] = lot;
+	msg.arg[1] = w_below(w, 5);
+	msg.arg[2] = w_below(w, 3);
 	for (uint32_t i = 0; i < 4; i++) {
-		pieces[i] = (struct mm_swap_piece){ w_random(w) >> w_below(w, 64),
-						    w_random(w) >> w_below(w, 64),
-						    (uint32_t)w_random(w) >> w_below(w, 32),
+		uint64_t number[3];
+
+		for (uint32_t k = 0; k < MM_ARRAY_SIZE(number); k++) {
+			number[k] = w_random(w);
+			number[k] >>= w_below(w, 64);
+		}
+		pieces[i] = (struct mm_swap_piece){ number[0], number[1], (uint32_t)number[2],
 						    w_below(w, 4) };
 		if (w_below(w, 2))
 			w_swap_piece(w, p, &pieces[i]);
@@ -362,7 +381,7 @@ void h_engine(struct world *w, struct w_proc *p)
 static void operator_act(struct world *w)
 {
 	struct w_proc *p = proc_random(w);
-	uint32_t max;
+	uint32_t max, slots;
 
 	if (!w_below(w, 4) && w->quotas) {
 		uint32_t i = w_below(w, W_ACCOUNTS);
@@ -378,9 +397,9 @@ static void operator_act(struct world *w)
 	}
 	if (!p->used)
 		return;
-	h_count(H_BY_HAND,
-		!mm_core_plan_set(w->core, w->now_ns, p->tenant, (int32_t)w_below(w, 14) - 1,
-				  w_below(w, MM_SLOTS_MAX + 1), &max));
+	slots = w_below(w, MM_SLOTS_MAX + 1);
+	h_count(H_BY_HAND, !mm_core_plan_set(w->core, w->now_ns, p->tenant,
+					     (int32_t)w_below(w, 14) - 1, slots, &max));
 	w_drain(w);
 }
 
@@ -521,27 +540,32 @@ static void modes_change(struct world *w)
 {
 	struct mm_core_stats s;
 	bool beside = w_below(w, 2);
+	uint64_t quantum_ns;
 
 	if (w_below(w, 16))
 		return;
 	mm_core_stats(w->core, &s);
 	h_count(H_OPENINGS, beside && !s.turns_beside);
 	h_count(H_CLOSINGS, !beside && s.turns_beside);
-	mm_c_turns_set(w->core, beside, w_below(w, 2) * w_below(w, 40) * MM_NS_PER_MS);
+	quantum_ns = w_below(w, 40) * MM_NS_PER_MS;
+	mm_c_turns_set(w->core, beside, w_below(w, 2) ? quantum_ns : 0);
 	w_tick(w, w_below(w, MM_NS_PER_MS));
 }
 
 /* A process that holds a turn leaves the turns now and then, and may join them again. */
 static void modes_leave(struct world *w, struct w_proc *p)
 {
+	uint32_t priority;
+
 	if (!p->turn || p->hostile || p->turn != p->machine.turn.serial ||
 	    p->machine.turn.requested || w_below(w, 16))
 		return;
 	h_count(H_TURNS_LEFT, 1);
 	w_turn_join(w, p, MM_TURN_NONE, 0, 0);
-	if (w_below(w, 4))
-		w_turn_join(w, p, w_below(w, 2) ? MM_TURN_QUANTUM : MM_TURN_DRAIN, 0,
-			    w_below(w, MM_TURN_PRIORITY_MAX + 1));
+	if (!w_below(w, 4))
+		return;
+	priority = w_below(w, MM_TURN_PRIORITY_MAX + 1);
+	w_turn_join(w, p, w_below(w, 2) ? MM_TURN_QUANTUM : MM_TURN_DRAIN, 0, priority);
 }
 
 static void modes_event(struct world *w, struct w_proc *p)

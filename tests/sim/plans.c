@@ -53,6 +53,7 @@ static void plans_model_any(struct world *w, struct w_proc *p)
 
 static void tenant_spawn(struct world *w)
 {
+	uint64_t features, quantum_ns;
 	uint32_t n = 0;
 	struct w_proc *p;
 
@@ -60,15 +61,16 @@ static void tenant_spawn(struct world *w)
 		n += q->used;
 	if (n >= PLANS_TENANTS)
 		return;
-	p = w_join(w, w_below(w, W_ACCOUNTS),
-		   w_below(w, 10) ? MM_FEAT_KNOWN : MM_FEAT_KNOWN & ~MM_FEAT_PARTIAL);
+	features = w_below(w, 10) ? MM_FEAT_KNOWN : MM_FEAT_KNOWN & ~MM_FEAT_PARTIAL;
+	p = w_join(w, w_below(w, W_ACCOUNTS), features);
 	if (!p)
 		return;
 	h_count(H_JOINS, 1);
 	plans_model_any(w, p);
-	if (!w_below(w, w->late_permille ? 2 : 8))
-		w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES),
-			    w_below(w, 30) * MM_NS_PER_MS, 0);
+	if (w_below(w, w->late_permille ? 2 : 8))
+		return;
+	quantum_ns = w_below(w, 30) * MM_NS_PER_MS;
+	w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES), quantum_ns, 0);
 }
 
 /* Draws a process that is in use, or any if several draws fail. */
@@ -118,14 +120,15 @@ static void world_move(struct world *w, const struct plans_mix *mix)
 
 static void plan_by_hand(struct world *w, const struct w_proc *p)
 {
-	uint32_t max;
+	uint32_t max, slots;
+	int32_t alpha;
 
 	if (!p->used)
 		return;
-	h_count(H_BY_HAND,
-		!mm_core_plan_set(w->core, w->now_ns, p->tenant,
-				  (int32_t)w_below(w, MM_MAX(p->n_groups, 1)) - !w_below(w, 8),
-				  w_below(w, MM_SLOTS_MAX + 1), &max));
+	slots = w_below(w, MM_SLOTS_MAX + 1);
+	alpha = (int32_t)w_below(w, MM_MAX(p->n_groups, 1));
+	alpha -= !w_below(w, 8);
+	h_count(H_BY_HAND, !mm_core_plan_set(w->core, w->now_ns, p->tenant, alpha, slots, &max));
 	w_drain(w);
 }
 

@@ -163,10 +163,10 @@ static void draw_few(uint64_t *seed)
 	views_mode(&v, true);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t layers = 3 + (uint32_t)(draw_number(seed) % (LAYERS - 2));
-		struct mm_view_tenant *t =
-			views_add(&v, layers, 1 + (uint32_t)(draw_number(seed) % 40),
-				  (5 + draw_number(seed) % 75) * MM_NS_PER_MS + i,
-				  100000 + draw_number(seed) % (8 * MM_NS_PER_MS));
+		uint64_t transfer_ns = 100000 + draw_number(seed) % (8 * MM_NS_PER_MS);
+		uint64_t step_ns = (5 + draw_number(seed) % 75) * MM_NS_PER_MS + i;
+		uint32_t pages = 1 + (uint32_t)(draw_number(seed) % 40);
+		struct mm_view_tenant *t = views_add(&v, layers, pages, step_ns, transfer_ns);
 
 		t->kv_held = t->kv_used = 50 + (uint32_t)(draw_number(seed) % 400);
 		t->kv_share = 1 + (uint32_t)(draw_number(seed) % t->kv_held);

@@ -286,7 +286,8 @@ static void draw_tenant(struct views *v, uint64_t *s)
 	t->chunk_pages = draw_one_in(s, 12) ? 0 : 1 + draw_below(s, 8);
 	t->kv_limit = draw_below(s, 4000);
 	t->kv_share = draw_below(s, t->kv_limit + 1);
-	t->kv_held = t->chunk_pages ? draw_below(s, t->kv_limit + 1) / (1 + draw_below(s, 8)) : 0;
+	t->kv_held = t->chunk_pages ? draw_below(s, t->kv_limit + 1) : 0;
+	t->kv_held /= 1 + draw_below(s, 8);
 	t->kv_used = draw_below(s, t->kv_held + 1);
 	t->kv_wanted = draw_below(s, t->kv_limit + 100);
 	t->kv_queued = draw_one_in(s, 4) ? draw_below(s, 1000) : 0;
