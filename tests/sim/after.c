@@ -13,8 +13,8 @@
 /* In rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */
 #define TURN_ROUNDS (W_PROCS * 240)
 /*
- * Pages may be kept for half a second for each that waits before, which waited as long for that, and
- * memory stays for five seconds with a turn that nobody uses, and for the next one as long.
+ * Pages may be kept for half a second for each that waits before, which waited as long for that,
+ * and memory stays for five seconds with a turn that nobody uses, and for the next one as long.
  */
 #define KEEP_ROUNDS (W_PROCS * 10 + 2 * 50)
 
