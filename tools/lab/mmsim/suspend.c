@@ -9,7 +9,7 @@
 #include "tools/lab/mmsim/engine.h"
 #include "tools/lab/mmsim/shell.h"
 
-#define SHARES 2u /* size of the swap space, in static shares */
+#define SHARES 8u /* swap space in static shares: about what a turn's KV may be */
 
 int ms_suspend_open(struct ms_tenant *t)
 {

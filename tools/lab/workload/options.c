@@ -102,7 +102,7 @@ static const struct mm_opt_choice slots_choices[] = {
 };
 
 static const struct mm_opt_choice swap_choices[] = {
-	{ "auto", MM_WL_SWAP_AUTO, "twice its share of KV" },
+	{ "auto", MM_WL_SWAP_AUTO, "eight times its share of KV" },
 	{ NULL, 0, NULL },
 };
 

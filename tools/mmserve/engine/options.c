@@ -38,7 +38,7 @@ static const struct mm_opt_choice kv_dtype_choices[] = {
 };
 static const struct mm_opt_choice serve_swap_choices[] = {
 	{ "auto", MM_SWAP_AUTO,
-	  "under the policies remap and swap twice the share, if mmd has it, else none" },
+	  "under the policies remap and swap eight times the share, or what mmd has of it" },
 	{ NULL, 0, NULL },
 };
 static_assert(MM_STEP_TOKENS == 512 && MM_STEP_TOKENS_SOFTWARE == 256, "the help of auto");

@@ -9,8 +9,9 @@
 #include "libclient/support/clock.h"
 #include "libclient/base/base.h"
 
-#define AUTO_SHARES 2u   /* swap space per static share, unless the options name a size */
-#define POLL_MS     1000 /* longest time between two checks for signals */
+#define AUTO_SHARES  8u   /* swap space in static shares: about what a turn's KV may be */
+#define LEAST_SHARES 2u   /* the same, where mmd has less room, or memory is the tenant's own */
+#define POLL_MS      1000 /* longest time between two checks for signals */
 
 static uint64_t slot_bytes(const struct mm_engine *e)
 {
@@ -30,34 +31,51 @@ static bool share_known(const struct mm_engine *e)
 	return e->memory->swaps && (e->memory->fixed || e->opts.kv_share_bytes);
 }
 
+static uint64_t shares_bytes(const struct mm_engine *e, uint64_t shares)
+{
+	return share_known(e) ? shares * e->chunks_share * mm_kv_arena_chunk_total(&e->kv) : 0;
+}
+
+/* Opens a space of *@bytes, or, where mmd has less, of a half or a quarter, but of @least. */
+static int space_open(struct mm_engine *e, uint64_t *bytes, uint64_t least)
+{
+	uint64_t slot = slot_bytes(e);
+	int r = e->memory->ops->swap_open(e->memory, *bytes / slot * slot);
+
+	while (r == -EDQUOT && *bytes / 2 >= MM_MAX(least, slot)) {
+		*bytes /= 2;
+		r = e->memory->ops->swap_open(e->memory, *bytes / slot * slot);
+	}
+	return r;
+}
+
 int mm_suspend_open(struct mm_engine *e)
 {
-	const struct mm_memory_ops *ops = e->memory->ops;
 	const bool by_policy = e->opts.swap_bytes == MM_SWAP_AUTO;
-	uint64_t bytes = e->opts.swap_bytes, slots;
+	uint64_t bytes = e->opts.swap_bytes, least = bytes;
 	int r;
 
-	if (by_policy)
-		bytes = share_known(e)
-				? AUTO_SHARES * e->chunks_share * mm_kv_arena_chunk_total(&e->kv)
-				: 0;
-	slots = MM_MIN(bytes / slot_bytes(e), INT32_MAX);
-	if (!slots)
+	if (by_policy) {
+		least = shares_bytes(e, LEAST_SHARES);
+		bytes = e->memory->fixed ? least : shares_bytes(e, AUTO_SHARES);
+	}
+	bytes = MM_MIN(bytes / slot_bytes(e), INT32_MAX) * slot_bytes(e);
+	if (!bytes)
 		return 0;
-	if (!ops->swap_open) {
+	if (!e->memory->ops->swap_open) {
 		go_without("this memory has none");
 		return 0;
 	}
-	r = ops->swap_open(e->memory, slots * slot_bytes(e));
+	r = space_open(e, &bytes, least);
 	if (r == -ECONNRESET)
 		return r;
 	if (!r)
-		r = mm_sched_set_swap(&e->sched, (uint32_t)slots);
+		r = mm_sched_set_swap(&e->sched, (uint32_t)(bytes / slot_bytes(e)));
 	/* No option requested the space, so mmd may have none. */
 	if (r && by_policy && !e->memory->fixed)
 		return 0;
 	if (r)
-		go_without(r == -ENOMEM ? strerror(ENOMEM) : ops->error(e->memory));
+		go_without(r == -ENOMEM ? strerror(ENOMEM) : e->memory->ops->error(e->memory));
 	return 0;
 }
 
