@@ -91,8 +91,8 @@ struct mm_core_opts {
 	uint64_t swap_account_max_bytes; /* of one account's swap spaces; 0 = swap_max_bytes */
 	bool full_drain; /* no step runs while a plan changes, whatever a tenant can do */
 	/* The controller's knobs; 0 = the default in knobs.h. Times are given before time_scale. */
-	uint32_t reversion;         /* enum mm_switch */
-	uint32_t sharing;       /* enum mm_sharing */
+	uint32_t reversion; /* enum mm_switch */
+	uint32_t sharing;   /* enum mm_sharing */
 	/* Part of a turn that may pass until its holder's layers are home. */
 	uint32_t turn_cost_permille;
 	uint64_t idle_ns;   /* without an open step and without work, after which a model is idle */
