@@ -110,7 +110,7 @@ def make_parser(version: str) -> Parser:
     p.add_argument("--simulator", metavar="FILE", type=file_name,
                    help="which mmsim (default: that beside this program)")
     p.add_argument("--list", action="store_true",
-                   help="print the simulator's command lines, play nothing")
+                   help="print the simulator's command lines, play nothing; not with --bars")
     p.add_argument("--json", action="store_true", help="print evaluation.json instead of a path")
     p.add_argument("-h", "--help", action="help", help="print this help")
     p.add_argument("--version", action="version", version=f"{NAME} {version}",
@@ -128,6 +128,8 @@ def parse_arguments(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
     arguments.out = pathlib.Path(arguments.out)
     if not arguments.bars and (arguments.today or arguments.again):
         raise UsageError(f"--{'today' if arguments.today else 'again'} is for --bars")
+    if arguments.bars and arguments.list:
+        raise UsageError("--list is not for --bars: what a search plays depends on what it found")
     known = BAR_NAMES if arguments.bars else SECTION_NAMES
     for name in arguments.only:
         if name not in known:

@@ -567,6 +567,7 @@ class Running(unittest.TestCase):
         self.refused(2, "unexpected argument 'stray'", "stray")
         self.refused(2, "--wndows: unknown option; did you mean --windows?", "--wndows", "3")
         self.refused(2, "divides lengths at commas", "--alpaca", "a,b")
+        self.refused(2, "--list is not for --bars", "--bars", "--list")
         self.refused(2, "--trace: needs a value", "--trace")
         self.refused(2, "--trace: is empty; give a name", "--trace=")
 
