@@ -101,8 +101,8 @@ def test_elastic_that_swaps():
 
 def test_slices():
     """Requests that wait take the place of others, which go on later; nothing is lost."""
-    args = ["--turns", "quantum", "--policy", "remap", "--swap", "64G", "--rate", 30]
-    whole, sliced = (simulated(*args, *more)["results"]["remap"] for more in ([], ["--slice-tokens", 16]))
+    args = ["--turns", "quantum", "--policy", "swap", "--swap", "64G", "--rate", 30]
+    whole, sliced = (simulated(*args, *more)["results"]["swap"] for more in ([], ["--slice-tokens", 16]))
     assert sliced["preemptions"] > whole["preemptions"] and sliced["swapped_bytes"] > whole["swapped_bytes"]
     assert sliced["completed"] == whole["completed"] == whole["requests"]
 

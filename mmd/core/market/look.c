@@ -185,7 +185,9 @@ static void look_at_work(const struct mm_core *c, const struct mm_c_tenant *t,
 
 	v->running = (uint32_t)MM_MIN(last->running, (uint64_t)UINT32_MAX);
 	v->waiting = (uint32_t)MM_MIN(last->waiting, (uint64_t)UINT32_MAX);
-	v->late_permille = t->lends->late_permille;
+	/* Late requests are a claim: they count only where the operator has set a goal. */
+	if (v->goal_ttft_ns || v->goal_tpot_ns)
+		v->late_permille = t->lends->late_permille;
 	v->step_ns = mm_c_steps_mean_ns(&t->load.steps);
 	v->longest_ns = t->load.longest_ns;
 	v->layer_ns = t->load.t_c_ns;

@@ -55,7 +55,7 @@ static void test_too_little_is_known(void **state)
 static void test_old_pairs_leave(void **state)
 {
 	struct mm_slope s = { 0 }, fresh = { 0 };
-	uint32_t got, of_fresh;
+	uint32_t got = 0, of_fresh = 1;
 
 	(void)state;
 	pairs_add(&s, 3 * MM_SLOPE_PAIRS, 2, 123456);
