@@ -26,7 +26,6 @@ struct mm_c_lends {
 	uint64_t by_hand_ns; /* since when the operator's plan waits for pages */
 	struct mm_c_earmark earmark;
 	uint64_t stuck_until_ns; /* a target could not be reached: until then none is expected */
-	bool home_short;         /* free pages did not suffice when layers were last to return */
 	uint64_t big_pages;      /* that are kept for its model or the operator's plan */
 
 	uint64_t active_ns; /* when it was active, at the last look */

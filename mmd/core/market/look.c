@@ -148,7 +148,6 @@ static void look_at_layers(const struct mm_core *c, const struct mm_c_tenant *t,
 	v->alpha_two = v->lends ? t->sets->alpha_max_two : 0;
 	v->change_from_ns = may_at > c->now_ns ? may_at : 0;
 	v->taken_ns = t->lends->taken_ns;
-	v->home_short = t->lends->home_short;
 	v->transfer_ns = mean_layer_ns(c, t);
 	v->largest_ns = mm_c_transfer_ns(c, t);
 	v->points = v->lends ? t->lends->points.n : 0;
@@ -165,7 +164,6 @@ static void look_at_kv(const struct mm_core *c, const struct mm_c_tenant *t,
 	v->chunk_pages = t->kv.chunk_pages;
 	v->kv_held = t->kv.held;
 	v->asked = c->now_ns < d->reclaim_until_ns;
-	v->kv_asked = v->asked ? MM_MIN(d->reclaim_left, t->kv.held) : 0;
 	v->kv_share = t->kv.share;
 	v->kv_limit = MM_MIN(d->wanted_max, t->kv.chunks_max);
 	v->reclaims = t->features & MM_FEAT_RECLAIM;
@@ -325,7 +323,6 @@ static void look_at_device(struct mm_core *c, struct mm_view *v)
 	v->short_pages = pages_beyond(v->needed, pages_beyond(v->free + v->coming, v->unused_mins));
 	v->surplus = pages_beyond(v->free, v->needed + reserve);
 	v->reversion = c->opts.reversion == MM_SWITCH_ON;
-	v->link_ns_per_mib = c->copies.ns_per_mib;
 	v->link_slows_permille = c->opts.link_slows_permille;
 	v->rho_permille = c->opts.rho_permille;
 	v->dwell_ns = c->opts.dwell_ns;
@@ -338,7 +335,6 @@ static void look_at_device(struct mm_core *c, struct mm_view *v)
 static void view_undilate(struct mm_view *v, uint64_t scale)
 {
 	v->now_ns /= scale;
-	v->link_ns_per_mib /= scale;
 	v->dwell_ns /= scale;
 	for (uint32_t i = 0; i < v->n_tenants; i++) {
 		struct mm_view_tenant *t = &v->tenant[i];

@@ -81,7 +81,6 @@ static bool return_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alph
 {
 	if (!mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), pages))
 		return false;
-	t->lends->home_short = false;
 	t->lends->earmark.pages = 0;
 	return true;
 }
@@ -104,7 +103,6 @@ static bool return_some(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages
 		if (return_begin(c, t, to, pages))
 			return true;
 	}
-	t->lends->home_short = true;
 	return false;
 }
 

@@ -60,11 +60,6 @@ static bool tenant_lacks_turn(const struct mm_c_tenant *t)
 	return t->turn->mode != MM_TURN_NONE && !t->turn->holds;
 }
 
-bool mm_c_off_turn(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	return !c->market->turn.beside && tenant_lacks_turn(t);
-}
-
 bool mm_c_turn_pending(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	(void)c;

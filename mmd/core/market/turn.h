@@ -108,8 +108,6 @@ struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c);
 /* Returns whether @a waits for a turn that it will get before @b. */
 bool mm_c_turn_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		      const struct mm_c_tenant *b);
-/* Returns whether turns are closed, and @t has joined them and does not hold the turn. */
-bool mm_c_off_turn(const struct mm_core *c, const struct mm_c_tenant *t);
 /*
  * Returns whether @t waits for a turn that it will use: until then it needs neither its layers nor
  * more chunks.

@@ -56,7 +56,6 @@ struct mm_view_tenant {
 	uint32_t alpha_two;      /* the most that may be away through two slots */
 	uint32_t cycling;        /* layers that are streamed now */
 	uint64_t taken_ns;       /* when layers of it were last taken; 0: never */
-	bool home_short;         /* free pages did not suffice for the last target to return */
 	uint64_t change_from_ns; /* no change can begin before; 0: one may begin now */
 	uint64_t transfer_ns; /* of the mean layer while nobody else uses the link; 0: not known */
 	uint64_t big_pages;   /* that its waiting model, or the operator's plan for it, needs */
@@ -64,7 +63,6 @@ struct mm_view_tenant {
 	/* Its KV cache. */
 	uint32_t chunk_pages; /* 0: it has declared no arena */
 	uint32_t kv_held;     /* chunks */
-	uint32_t kv_asked;    /* of these, chunks that it was told to release and has not yet */
 	uint32_t kv_share;    /* declared at join; within its account's max */
 	uint32_t kv_limit;    /* the most that it may hold by its own declaration and the policy */
 	bool gives;           /* it takes part in reclaims, and answered the last one */
@@ -135,7 +133,6 @@ struct mm_view {
 	uint64_t short_pages; /* of these, what is neither free nor coming */
 	uint64_t surplus;     /* pages that are free and that nobody needs or may need soon */
 	bool reversion;       /* layers return when nobody needs their pages */
-	uint64_t link_ns_per_mib;     /* one transfer alone, host to device; 0: not known */
 	uint32_t link_slows_permille; /* by which kernels are longer while the link is busy */
 	uint32_t rho_permille; /* part of one tenant's stalls that others do not make use of */
 	uint64_t dwell_ns;     /* least time between a take and the way back */
