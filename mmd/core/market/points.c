@@ -86,6 +86,12 @@ static uint32_t points_compute(struct mm_core *c, struct mm_c_tenant *t, uint32_
 			return work;
 		p->next_n = points_list(t, p->next);
 		p->next_at = 0;
+		/* A change meanwhile makes them stale as soon as they are complete. */
+		p->epoch = t->plan.epoch;
+		p->claims = t->sets->claims;
+		p->alpha = t->plan.alpha;
+		p->transfer_ns = transfer_ns;
+		p->step_ns = mm_c_steps_mean_ns(&t->load.steps);
 	}
 	for (; p->next_at < p->next_n && work >= each; p->next_at++, work -= each)
 		point_compute(c, t, transfer_ns, &p->next[p->next_at]);
@@ -95,11 +101,6 @@ static uint32_t points_compute(struct mm_core *c, struct mm_c_tenant *t, uint32_
 	p->next_n = 0;
 	for (uint32_t i = 0; i < p->n; i++)
 		p->point[i] = p->next[i];
-	p->epoch = t->plan.epoch;
-	p->claims = t->sets->claims;
-	p->alpha = t->plan.alpha;
-	p->transfer_ns = transfer_ns;
-	p->step_ns = mm_c_steps_mean_ns(&t->load.steps);
 	return work;
 }
 
