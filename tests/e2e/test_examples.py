@@ -160,3 +160,17 @@ def test_kv_only_that_looks_late(start, example):
     assert [e.returncode for e in (late, other)] == [0, 0], ends
     assert [out.splitlines()[-1] for out, _ in ends] == ["44 chunks at the end, 0 bytes damaged",
                                                          "56 chunks at the end, 0 bytes damaged"]
+
+
+def test_turns(start, example):
+    """Three want more than there is, in turns; all requests are served, and mmd hears of the late ones."""
+    d = start(policy="remap", pool="1M", page="16K", extra=["--controller", "mode=turns"])  # 64 pages
+    engines = [example(d, "turns", 1000) for _ in range(3)]
+    late = 0
+    for e in engines:
+        out, errors = e.communicate(timeout=limit(120))
+        assert e.returncode == 0, errors
+        words = out.split()
+        assert words[0] == "1000" and int(words[2]) <= 1000, out
+        late += int(words[2])
+    assert late and d.status()["reclaims"] > 0, "nobody waited for another: the case shows nothing"

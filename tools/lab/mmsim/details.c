@@ -26,6 +26,8 @@ static json_t *sim_tenant_json(const struct ms_tenant *t)
 		(json_int_t)t->e.kvman.chunks_released, "computed_tokens",
 		(double)t->s.computed_tokens, "batch_max", (json_int_t)t->s.batch_max);
 
+	if (t->e.sched.config.slice_tokens)
+		mm_json_put_u64(all, "slices", t->e.sched.slices);
 	if (t->sim->opts.broken_permille)
 		mm_json_put_u64(all, "steps_broken", t->s.steps_broken);
 	return all;

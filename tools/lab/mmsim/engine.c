@@ -352,10 +352,10 @@ static void engine_iterate(struct ms_tenant *t)
 		ms_suspend_begin(t, plan);
 		return;
 	}
-	if (mm_kvman_manage(&t->e.kvman, t->sim->now_ns))
-		ms_fail(t->sim, "tenant %s: KV memory cannot be managed", t->name);
 	may_run = (!t->e.sched.n_waiting && !t->e.sched.n_running) || ms_turn_want(t);
 	mm_kvman_turn(&t->e.kvman, may_run);
+	if (mm_kvman_manage(&t->e.kvman, t->sim->now_ns))
+		ms_fail(t->sim, "tenant %s: KV memory cannot be managed", t->name);
 	if (!may_run) {
 		sleep_on(t);
 		return;

@@ -331,7 +331,7 @@ const struct mm_opt mm_wl_options[] = {
 	{ "batched-tokens", "N", "tokens of one step, at least --max-seqs", NUMBER(1, 65536),
 	  AT(batched_tokens), .preset = "auto", .choices = tokens_choices },
 	{ "kv-keep", "PERMILLE", "part of its share of KV that an idle engine does not give back",
-	  MM_OPT_NUMBER, AT(kv_keep_permille), .max = 1000, .preset = "125", .unit = "permille" },
+	  MM_OPT_NUMBER, AT(kv_keep_permille), .max = 1000, .preset = "0", .unit = "permille" },
 	{ "page", "SIZE", "mmd's unit of memory", MM_OPT_SIZE, AT(page_bytes), .preset = "16M",
 	  .min = 1 },
 	{ "slots", "N", "that cycling layers share", MM_OPT_CHOICE, AT(slots), .preset = "auto",

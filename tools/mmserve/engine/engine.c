@@ -589,6 +589,7 @@ static int engine_evict(struct mm_engine *e, uint64_t now)
 	const struct mm_sched_plan *plan = mm_kvman_evict(&e->kvman, now);
 
 	e->stats.preemptions = e->sched.preemptions;
+	e->stats.slices = e->sched.slices;
 	if (!plan->n_swaps)
 		return 0;
 	e->stepping = false;
@@ -599,24 +600,28 @@ static int engine_iterate(struct mm_engine *e)
 {
 	const uint64_t now = now_ns();
 	const struct mm_sched_plan *plan;
-	int r = requests_admit(e, now);
+	int r = requests_admit(e, now), turn;
 
 	if (!r)
 		r = engine_handle_events(e, now);
 	if (!r)
 		r = engine_evict(e, now);
-	if (!r)
-		r = mm_kvman_manage(&e->kvman, now);
 	if (r)
 		return r;
-	r = turn_request(e);
-	mm_kvman_turn(&e->kvman, !r);
-	if (r) {
+	turn = turn_request(e);
+	if (turn && turn != -EAGAIN)
+		return engine_fail(e, turn, "cannot take turns");
+	mm_kvman_turn(&e->kvman, !turn);
+	r = mm_kvman_manage(&e->kvman, now);
+	if (r)
+		return r;
+	if (turn) {
 		wait_idle(e, now);
-		return r == -EAGAIN ? 0 : engine_fail(e, r, "cannot take turns");
+		return 0;
 	}
 	plan = mm_kvman_plan(&e->kvman, now);
 	e->stats.preemptions = e->sched.preemptions;
+	e->stats.slices = e->sched.slices;
 	if (plan->n_swaps) {
 		e->stepping = false;
 		r = mm_suspend_run(e, plan);

@@ -182,6 +182,7 @@ static json_t *report_summary(struct report_totals *t, const struct mm_stats *s)
 	} counts[] = {
 		{ "requests_late", s->requests_late },
 		{ "preemptions", s->preemptions },
+		{ "slices", s->slices },
 		{ "steps", s->steps },
 		{ "steps_void", s->steps_void },
 		{ "steps_broken", s->steps_broken },

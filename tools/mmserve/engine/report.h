@@ -31,6 +31,7 @@ struct mm_stats {               /* counted by the engine */
 	uint64_t steps_broken; /* how many of these the engine broke off */
 	uint64_t computed_tokens;
 	uint64_t preemptions;
+	uint64_t slices; /* of these, sequences that made room after --slice-tokens */
 	uint64_t checksum_failures;
 	uint64_t plan_changes;
 	double plan_held_s;   /* time in which plan changes kept steps from beginning */

@@ -211,6 +211,12 @@ static int arena_grow(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 
 void mm_kvman_turn(struct mm_kvman *k, bool may_run)
 {
+	/* A denial of the time without the turn says nothing of what comes in it. */
+	if (k->off_turn && may_run) {
+		k->may_grow = false;
+		k->chunks_asked = 0;
+		k->retry_at_ns = 0;
+	}
 	k->off_turn = !may_run;
 }
 

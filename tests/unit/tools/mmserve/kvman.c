@@ -530,6 +530,34 @@ static void test_reclaim_off_turn(void **state)
 	fake_end(&f);
 }
 
+/* A denial of the time without the turn says nothing of what comes in it. */
+static void test_turn_ends_a_denial(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	fake_start(&f, &times, 0);
+	mm_kvman_turn(&f.k, false);
+	fake_add(&f, 7, 30);
+	fake_manage(&f, 10);
+	assert_int_equal(f.wants, 1);
+	mm_kvman_denied(&f.k, 20);
+	fake_manage(&f, 30);
+	assert_int_equal(f.wants, 1);
+	assert_true(mm_kvman_yields(&f.k));
+	mm_kvman_turn(&f.k, true);
+	assert_int_equal(fake_iterate(&f, 31), 0);
+	assert_int_equal(f.wants, 2);
+	assert_false(mm_kvman_yields(&f.k));
+	/* One in the turn counts. */
+	mm_kvman_denied(&f.k, 40);
+	mm_kvman_turn(&f.k, true);
+	assert_int_equal(fake_iterate(&f, 41), 0);
+	assert_int_equal(f.wants, 2);
+	assert_true(mm_kvman_yields(&f.k));
+	fake_end(&f);
+}
+
 static void test_trims(void **state)
 {
 	struct fake f;
@@ -736,6 +764,7 @@ int main(void)
 		cmocka_unit_test(test_owes_less),
 		cmocka_unit_test(test_reclaim_forces),
 		cmocka_unit_test(test_reclaim_off_turn),
+		cmocka_unit_test(test_turn_ends_a_denial),
 		cmocka_unit_test(test_trims),
 		cmocka_unit_test(test_keeps),
 		cmocka_unit_test(test_compacts),

@@ -96,7 +96,7 @@ static void test_defaults(void **state)
 	assert_true(o.policy[3].unlimited && !o.policy[2].unlimited);
 	assert_int_equal(o.max_seqs, 256);
 	assert_int_equal(o.batched_tokens, MM_WL_TOKENS_AUTO);
-	assert_int_equal(o.kv_keep_permille, 125);
+	assert_int_equal(o.kv_keep_permille, 0);
 	assert_true(fabs(o.tenant[0].rate - 4.0 / 3) < 1e-12);
 	assert_true(o.swap_bytes == MM_WL_SWAP_AUTO);
 }
@@ -128,7 +128,7 @@ static void test_all_flags(void **state)
 			"--shapes OPT-13B:12.5%,qwen2.5-14b,Llama-3-8B --quantum 50 --max-seqs 8 "
 			"--batched-tokens 64 --page 2M --slots 2 "
 			"--controller turn-cost=500,reversion=off --json "
-			"--max-len 100 --swap 0 --kv-keep 0 --shares whole --arrivals steady "
+			"--max-len 100 --swap 0 --kv-keep 125 --shares whole --arrivals steady "
 			"--slo-ttft 250 --slo-factor 2.5",
 			&o),
 		0);
@@ -136,7 +136,7 @@ static void test_all_flags(void **state)
 	assert_int_equal(o.tenant[0].share_permille, 136); /* 125, 387, 387 of 899, to be 980 */
 	assert_int_equal(o.tenant[1].share_permille, 421);
 	assert_int_equal(o.tenant[2].tokens_max, 100);
-	assert_true(o.kv_keep_permille == 0 && o.shares_whole && o.arrivals == MM_WL_STEADY);
+	assert_true(o.kv_keep_permille == 125 && o.shares_whole && o.arrivals == MM_WL_STEADY);
 	assert_true(o.goal_ttft_ms == 250 && o.goal_factor == 2.5);
 	assert_int_equal(o.slots, 2);
 	assert_string_equal(o.controller, "turn-cost=500,reversion=off");
