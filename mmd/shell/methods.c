@@ -12,6 +12,7 @@
 #include "libclient/protocol/xplan.h"
 #include "mmd/explain/explain.h"
 #include "mmd/shell/shell.h"
+#include "mmd/shell/swap.h"
 
 #define SCHEMA 1
 
@@ -376,6 +377,7 @@ static json_t *tenant_json(const struct mm_session *s)
 		tenant_turns_fill(&t, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
+	mm_json_put_u64(tenant, "swap_refused_bytes", s->swap_refused_bytes & INT64_MAX);
 	mm_json_put_u64(tenant, "store", s->store ? s->store->id : 0);
 	weights_fill(s, tenant);
 	cursors_fill(s, tenant);
@@ -530,6 +532,8 @@ static json_t *status_show(void *context, const json_t *params, struct mm_rpc_er
 	mm_json_put(result, "tenants", tenants_json(shell, only));
 	mm_json_put_u64(result, "host_store_bytes", mm_stores_host_bytes(shell));
 	mm_json_put_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
+	mm_json_put_u64(result, "swap_bytes", mm_swap_used(shell));
+	mm_json_put_u64(result, "swap_max_bytes", shell->config->swap_max_bytes);
 	mm_json_put_u64(result, "load_deaths", shell->stores.deaths);
 	mm_json_put(result, "stores", stores_json(shell));
 	return result;

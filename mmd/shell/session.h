@@ -68,6 +68,7 @@ struct mm_session {
 	struct mm_region plan_region, cursor_region;             /* shared with xfer */
 	struct mm_region swap_region; /* written by xfer; here only the fd */
 	uint64_t swap_bytes;          /* 0: it has no swap space */
+	uint64_t swap_refused_bytes;  /* that it asked for last, while it has none; 0: it has not */
 	struct mm_ring requests, events;
 	struct mm_outbox outbox;
 

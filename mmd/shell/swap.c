@@ -9,14 +9,21 @@
 #include "mmd/shell/quota.h"
 #include "mmd/shell/shell.h"
 
+uint64_t mm_swap_used(struct mm_shell *shell)
+{
+	uint64_t sum = 0;
+
+	MM_FOREACH_SESSION(shell, s)
+		sum += s->swap_bytes;
+	return sum;
+}
+
 /* The budget belongs to the node: it covers the tenants of all devices. */
 static bool swap_has_room(struct mm_shell *shell, uint64_t bytes)
 {
-	uint64_t left = shell->config->swap_max_bytes;
+	uint64_t used = mm_swap_used(shell), max = shell->config->swap_max_bytes;
 
-	MM_FOREACH_SESSION(shell, s)
-		left -= MM_MIN(left, s->swap_bytes);
-	return bytes <= left;
+	return used <= max && bytes <= max - used;
 }
 
 /* Only the fd is kept: core never reads the bytes. */
@@ -54,6 +61,22 @@ static int space_open(struct mm_session *s, uint64_t now_ns, uint64_t wanted)
 	return r;
 }
 
+/*
+ * Notes what a tenant was refused, until it gets a space: it asks for less, or goes without and
+ * computes again what it evicts. Nobody has asked mmd for swapping if there is no budget.
+ */
+static void space_note(struct mm_session *s, uint64_t wanted, int result)
+{
+	uint64_t max = s->shell->config->swap_max_bytes;
+
+	s->swap_refused_bytes = s->swap_bytes || result != -EDQUOT ? 0 : wanted;
+	if (result == -EDQUOT && max)
+		mm_session_log(s, MM_LOG_INFO, "tenant.swap_refused",
+			       "tenant=%u name=%s bytes=%" PRIu64 " swap_bytes=%" PRIu64
+			       " swap_max_bytes=%" PRIu64,
+			       s->tenant, s->name, wanted, mm_swap_used(s->shell), max);
+}
+
 /* The tenant may write meanwhile: each word is read once, and only the copy is used. */
 static void lot_copy(const struct mm_session *s, uint64_t lot, uint64_t n,
 		     struct mm_swap_piece *ret)
@@ -73,6 +96,7 @@ int mm_session_swap_request(struct mm_session *s, uint64_t now_ns, const struct 
 
 	if (msg->opcode == MM_OP_SWAP_OPEN) {
 		r = space_open(s, now_ns, msg->arg[0]);
+		space_note(s, msg->arg[0], r);
 		mm_session_reply(s, msg->user_data, MM_OP_SWAP_OPEN, r);
 		return 0;
 	}

@@ -14,6 +14,10 @@
 #include "mmd/core/core.h"
 
 struct mm_session;
+struct mm_shell;
+
+/* Returns the bytes of all tenants' swap spaces. */
+uint64_t mm_swap_used(struct mm_shell *shell);
 
 /* Handles MM_OP_SWAP_OPEN and MM_OP_SWAP. Return: 0; MM_E_PROTOCOL: the connection must end. */
 int mm_session_swap_request(struct mm_session *session, uint64_t now_ns, const struct mm_msg *msg);

@@ -6,13 +6,14 @@ import errno
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
 import abi
 import wire
 from isolated import isolated
-from programs import some, wait_until
+from programs import BIN, limit, some, wait_until
 from tenant import make_requests, plain_tokens
 
 LAYOUTS = ["block-major", "separate"]
@@ -80,7 +81,7 @@ def test_swap_identity(root, start, serve, model_dirs, layout):
     want, tenant = swap_case(root, serve, model_dirs[0], start(**SWAP), layout)
     summary = tenant.go().wait(120)
     assert tenant.tokens() == want
-    assert summary["preemptions"] > 0 and summary["swaps_failed"] == 0
+    assert summary["preemptions"] > 0 and summary["swaps_failed"] == 0 and summary["slices"] == 0
     assert summary["swapped_in_bytes"] == summary["swapped_out_bytes"] > 0
     # Nothing was computed twice: that is what swapping is for.
     lengths = [len(ids) for ids in want.values()]
@@ -89,12 +90,13 @@ def test_swap_identity(root, start, serve, model_dirs, layout):
 
 @pytest.mark.parametrize("swap", ["200K", "128M"])
 def test_swap_space_too_small_or_refused(root, start, serve, model_dirs, swap):
-    want, tenant = swap_case(root, serve, model_dirs[0], start(**SWAP), "block-major", swap)
+    d = start(**SWAP)
+    want, tenant = swap_case(root, serve, model_dirs[0], d, "block-major", swap)
     summary = tenant.go().wait(120)
     assert tenant.tokens() == want
     assert summary["preemptions"] > 0
     if swap == "128M":
-        assert summary["swapped_out_bytes"] == 0
+        assert summary["swapped_out_bytes"] == 0 and "tenant.swap_refused" in d.log.read_text()
         assert "no swap space" in tenant.log.read_text() and "swap-max" in tenant.log.read_text()
 
 
@@ -176,6 +178,34 @@ def test_lists_that_lie(bounded):
     with wire.Raw(d).greet() as client:
         client.push(abi.MM_OP_SWAP, (0, 1, 0))  # it has no space
         assert client.ended()
+
+
+@isolated()
+def first_comes(d):
+    """Who comes late gets none: mmd says so in the log and in its status, until it gets one."""
+    with wire.Raw(d).greet() as first, wire.Raw(d).greet() as late:
+        for client in (first, late):
+            client.push(abi.MM_OP_KV_DECLARE, (16384, 1, 1, 0))
+            assert client.pop()["result"] == 0
+        first.push(abi.MM_OP_SWAP_OPEN, (49152,))
+        assert first.pop()["result"] == 0
+        late.push(abi.MM_OP_SWAP_OPEN, (32768,))
+        assert late.pop()["result"] == -errno.EDQUOT
+        status = d.status()
+        assert (status["swap_bytes"], status["swap_max_bytes"]) == (49152, 65536)
+        assert sorted(t["swap_refused_bytes"] for t in status["tenants"]) == [0, 32768]
+        said = subprocess.run([str(BIN / "mmctl"), "--dir", str(d.dir), "status"], check=True, text=True,
+                              capture_output=True, timeout=limit(20)).stdout
+        assert "swap space: 48.0 KiB of 64.0 KiB are given out" in said
+        assert "has none: it was refused 32.0 KiB, and computes again what it evicts" in said
+        assert "event=tenant.swap_refused" in d.log.read_text()
+        late.push(abi.MM_OP_SWAP_OPEN, (16384,))
+        assert late.pop()["result"] == 0
+        assert not any(t["swap_refused_bytes"] for t in d.status()["tenants"])
+
+
+def test_who_comes_late_is_shown_without_swap(start):
+    first_comes(start(policy="remap", pool="1M", page="16K", extra=["--swap-max", "64K"]))
 
 
 @pytest.fixture

@@ -53,6 +53,26 @@ static void status_print_tenants(const json_t *result)
 		       mm_json_flag(t, "idle") ? "yes" : "no");
 }
 
+/* A tenant that was refused a swap space computes again what it evicts: nothing else shows it. */
+static void status_print_swap(const json_t *result)
+{
+	char used[MM_SIZE_TEXT_BYTES], max[MM_SIZE_TEXT_BYTES], wanted[MM_SIZE_TEXT_BYTES];
+	const json_t *t;
+	size_t i;
+
+	if (!mm_json_u64(result, "swap_max_bytes"))
+		return;
+	printf("swap space: %s of %s are given out\n",
+	       mm_size_print(mm_json_u64(result, "swap_bytes"), used),
+	       mm_size_print(mm_json_u64(result, "swap_max_bytes"), max));
+	json_array_foreach(json_object_get(result, "tenants"), i, t)
+		if (mm_json_u64(t, "swap_refused_bytes"))
+			printf("  %s has none: it was refused %s, and computes again what it "
+			       "evicts\n",
+			       mm_json_text(t, "name"),
+			       mm_size_print(mm_json_u64(t, "swap_refused_bytes"), wanted));
+}
+
 static void status_print_stores(const json_t *result)
 {
 	char text[MM_SIZE_TEXT_BYTES];
@@ -85,6 +105,7 @@ int mmctl_status_run(const struct mmctl *ctl, int argc, char **argv)
 	printf("mmd %s, policy %s, up %" PRIu64 " s\n", mm_json_text(result, "version"),
 	       mm_json_text(result, "policy"), mm_json_u64(result, "uptime_ns") / MM_NS_PER_S);
 	mmctl_each_device(result, status_print_pool);
+	status_print_swap(result);
 	status_print_tenants(result);
 	status_print_stores(result);
 	return MM_EXIT_DONE;
