@@ -43,6 +43,12 @@ def account(d, name):
     return found[0] if found else None
 
 
+def spoken(d, *args):
+    """What mmctl says to people, by line."""
+    return subprocess.run([str(BIN / "mmctl"), "--dir", str(d.dir), *args], capture_output=True, text=True,
+                          timeout=limit(60), check=True).stdout.splitlines()
+
+
 def mine():
     return f"uid:{os.geteuid()}"
 
@@ -131,11 +137,23 @@ def test_what_is_not_as_asked_for_is_said(start):
     assert "whole pages" in odd["adjusted"][0]["reason"]
     for exact in [["--max", "4M"], ["--max", "0"], ["--weight", "7"], ["--priority", "3"]]:
         assert d.ctl("quota", "set", "web", *exact)["adjusted"] == []
-    said = subprocess.run([str(BIN / "mmctl"), "--dir", str(d.dir), "quota", "set", "web", "--max",
-                           "1000G"], capture_output=True, timeout=limit(60), check=True).stdout
-    first, second = said.decode().splitlines()
-    assert first.startswith("web: applied, revision ") and ", max 4M, weight 7," in first, said
-    assert second == "  max is 4M, not 1000G: the device's pool has no more", said
+    said = spoken(d, "quota", "set", "web", "--max", "1000G")
+    assert said[0] == "web: applied" and said[1:3] == spoken(d, "quota", "show"), said
+    assert said[3:] == ["  max is 4M, not 1000G: the device's pool has no more"], said
+
+
+def test_set_answers_as_show_does(start):
+    """All that is in force: bounds of turns and goals, too."""
+    d = start_with(start, [{"name": "web", "uid": 99999}])
+    args = ["--turn-quantum-max", "700", "--turn-priority-max", "3", "--goal-ttft", "900", "--goal-tpot", "45678"]
+    told_json = d.ctl("quota", "set", "web", *args)
+    shown = account(d, "web")
+    assert {k: told_json[k] for k in shown} == shown
+    assert (shown["turn_quantum_max_ms"], shown["turn_priority_max"]) == (700, 3)
+    assert (shown["goal_ttft_ms"], shown["goal_tpot_us"]) == (900, 45678)
+    said = spoken(d, "quota", "set", "web", "--weight", "7")
+    assert said == ["web: applied", *spoken(d, "quota", "show")]
+    assert " 7 0 700 3 900 45678 kill " in " ".join(said[2].split()), said
 
 
 def test_show_of_a_device(start):

@@ -50,6 +50,10 @@ int mmctl_request(const struct mmctl *ctl, const char *method, json_t *params, j
 /* Calls @print for each device of an answer, below a heading if there are several. */
 void mmctl_each_device(const json_t *result, void (*print)(const json_t *device));
 
+/* Prints the names of the columns of accounts, and the line of one account. */
+void mmctl_quota_print_head(void);
+void mmctl_quota_print(const json_t *account);
+
 /* Prints a sentence to stderr and returns @code. */
 int mmctl_error(int code, const char *fmt, ...) MM_PRINTF(2, 3);
 

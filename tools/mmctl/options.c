@@ -178,7 +178,8 @@ static const char text_quota_set[] =
 	"The answer is applied (in force), deferred (taken; pages are reclaimed, and it "
 	"is in force when enough have come), stale (another revision) or conflict (with "
 	"itself, the pool, or mins of other accounts). The last two changed nothing: exit"
-	" status 1. With several devices --device is needed.";
+	" status 1. Below it is the account's line of quota show. With several devices "
+	"--device is needed.";
 
 static const char text_wait[] =
 	"It is ready when it has answered, and no device that is meant is down or without"

@@ -67,21 +67,19 @@ static const char *size_option_text(uint64_t bytes, char *text, size_t room)
 	return text;
 }
 
-/* Prints the values in force, and beside each that mmd adjusted the one that was requested. */
+/*
+ * Prints the account as `mmctl quota show` does, and each value that mmd adjusted beside the one
+ * that was requested.
+ */
 static void quota_print_set(const json_t *result)
 {
 	const json_t *adjusted = json_object_get(result, "adjusted"), *a;
 	char set[32], requested[32];
 	size_t i;
 
-	printf("%s: %s, revision %" PRIu64 ": min %s, max %s, weight %" PRIu64 ", priority %" PRIu64
-	       ", on-timeout %s\n",
-	       mm_json_text(result, "account"), mm_json_text(result, "outcome"),
-	       mm_json_u64(result, "revision"),
-	       size_option_text(mm_json_u64(result, "min_bytes"), requested, sizeof(requested)),
-	       size_option_text(mm_json_u64(result, "max_bytes"), set, sizeof(set)),
-	       mm_json_u64(result, "weight"), mm_json_u64(result, "priority"),
-	       mm_json_text(result, "on_timeout"));
+	printf("%s: %s\n", mm_json_text(result, "account"), mm_json_text(result, "outcome"));
+	mmctl_quota_print_head();
+	mmctl_quota_print(result);
 	json_array_foreach(adjusted, i, a)
 		printf("  %.3s is %s, not %s: %s\n", mm_json_text(a, "key"),
 		       size_option_text(mm_json_u64(a, "set"), set, sizeof(set)),

@@ -6,7 +6,15 @@
 #include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"
 
-static void quota_print_account(const json_t *a)
+void mmctl_quota_print_head(void)
+{
+	printf("%-16s %6s %10s %10s %10s %6s %8s %7s %9s %7s %7s %-10s %10s %5s %8s %s\n",
+	       "ACCOUNT", "DEVICE", "USED", "MIN", "MAX", "WEIGHT", "PRIORITY", "TURN MS",
+	       "TURN PRIO", "TTFT MS", "TPOT US", "ON TIMEOUT", "HOST", "CONN", "REVISION",
+	       "STATE");
+}
+
+void mmctl_quota_print(const json_t *a)
 {
 	char min[MM_SIZE_TEXT_BYTES], max[MM_SIZE_TEXT_BYTES], used[MM_SIZE_TEXT_BYTES],
 		host[MM_SIZE_TEXT_BYTES];
@@ -38,11 +46,8 @@ int mmctl_quota_show_run(const struct mmctl *ctl, int argc, char **argv)
 		return r;
 	if (ctl->json)
 		return mmctl_print_json(result);
-	printf("%-16s %6s %10s %10s %10s %6s %8s %7s %9s %7s %7s %-10s %10s %5s %8s %s\n",
-	       "ACCOUNT", "DEVICE", "USED", "MIN", "MAX", "WEIGHT", "PRIORITY", "TURN MS",
-	       "TURN PRIO", "TTFT MS", "TPOT US", "ON TIMEOUT", "HOST", "CONN", "REVISION",
-	       "STATE");
+	mmctl_quota_print_head();
 	json_array_foreach(json_object_get(result, "accounts"), i, account)
-		quota_print_account(account);
+		mmctl_quota_print(account);
 	return MM_EXIT_DONE;
 }
