@@ -18,7 +18,7 @@
 #define MM_SILENT_IDLES 20
 
 /* Defaults. */
-#define MM_TURN_COST_PERMILLE 100
+#define MM_TURN_COST_PERMILLE 25
 #define MM_IDLE_NS            (100 * MM_NS_PER_MS)
 #define MM_DWELL_NS           (200 * MM_NS_PER_MS)
 #define MM_CHANGE_NS          (50 * MM_NS_PER_MS)

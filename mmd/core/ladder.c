@@ -37,23 +37,63 @@ static bool tenant_must_give(struct mm_core *c, const struct mm_c_tenant *t)
 	       (t->reclaim_deadline_ns && t->kv.held && mm_c_over(c, t->account));
 }
 
-/*
- * Reclaims @pages from the tenants of @account. What a decision has taken from them is on its way.
- * Those with a reclaim under way are left out, since that is counted.
- */
-static void account_reclaim(struct mm_core *c, uint32_t account, uint64_t pages)
-{
-	uint64_t coming = mm_c_expected(c, account);
+/* Tenants by account, in their order: index of the first and of the next ones, or MM_NO_TENANT. */
+struct tenant_lists {
+	uint32_t first[MM_CORE_ACCOUNTS_MAX], next[MM_CORE_TENANTS_MAX];
+};
 
-	MM_FOREACH_TENANT(c, t) {
-		if (t->account != account || t->life != MM_LIFE_LIVE || t->kicked || !t->kv.held ||
-		    coming >= pages)
+static void tenants_list(const struct mm_core *c, struct tenant_lists *ret)
+{
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		ret->first[i] = MM_NO_TENANT;
+	for (uint32_t i = c->tenants_end; i--;) {
+		const struct mm_c_tenant *t = &c->tenant[i];
+
+		if (t->life == MM_LIFE_NONE)
+			continue;
+		ret->next[i] = ret->first[t->account];
+		ret->first[t->account] = i;
+	}
+}
+
+/*
+ * Reclaims @pages from the tenants at @first and behind it, of which @coming are on their way: what
+ * a decision has taken from them. Those with a reclaim under way are left out, since that is
+ * counted.
+ */
+static void account_reclaim(struct mm_core *c, const struct tenant_lists *lists, uint32_t first,
+			    uint64_t pages, uint64_t coming)
+{
+	for (uint32_t i = first; i != MM_NO_TENANT; i = lists->next[i]) {
+		struct mm_c_tenant *t = &c->tenant[i];
+
+		if (t->life != MM_LIFE_LIVE || t->kicked || !t->kv.held || coming >= pages)
 			continue;
 		if (c->now_ns < t->demand->reclaim_until_ns || !mm_c_burst(c))
 			continue;
 		tenant_reclaim_chunks(c, t, pages - coming);
 		coming += (uint64_t)t->demand->reclaim_left * t->kv.chunk_pages;
 	}
+}
+
+/* A request to one account changes nothing that is on its way from another. */
+static void accounts_reclaim(struct mm_core *c)
+{
+	uint64_t over[MM_CORE_ACCOUNTS_MAX], coming[MM_CORE_ACCOUNTS_MAX];
+	struct tenant_lists lists;
+	bool any = false;
+
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		over[i] = mm_c_over(c, i);
+		coming[i] = over[i] ? mm_c_expected(c, i) : 0;
+		any = any || over[i];
+	}
+	if (!any)
+		return;
+	tenants_list(c, &lists);
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		if (over[i])
+			account_reclaim(c, &lists, lists.first[i], over[i], coming[i]);
 }
 
 /* ---- deadlines ---- */
@@ -125,12 +165,7 @@ static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)
 
 void mm_c_ladder(struct mm_core *c)
 {
-	for (uint32_t i = 0; i < c->accounts_end; i++) {
-		uint64_t over = mm_c_over(c, i);
-
-		if (over)
-			account_reclaim(c, i, over);
-	}
+	accounts_reclaim(c);
 	MM_FOREACH_TENANT(c, t)
 		tenant_deadline_update(c, t);
 }

@@ -29,7 +29,7 @@ static void life_tenant_init(struct mm_core *c, struct mm_c_tenant *t,
 	t->own = own;
 	t->map = map;
 	mm_plans_join(c->plans, t, index);
-	mm_market_join(c->market, t, index);
+	mm_market_join(c->market, t, index, c->now_ns / MM_MAX(c->opts.time_scale, 1u));
 	t->id = index | (uint32_t)c->opts.tag << MM_TENANT_TAG_SHIFT |
 		(uint32_t)c->generation[index]++ << MM_TENANT_GENERATION_SHIFT;
 	t->life = MM_LIFE_LIVE;

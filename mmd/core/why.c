@@ -26,8 +26,8 @@ static enum mm_why_mode mode_reason(const struct mm_core *c, uint32_t joined)
 
 	if (!c->market->policy->market)
 		return MM_WHY_MODE_POLICY;
-	if (!v->joined)
-		return MM_WHY_MODE_NOBODY;
+	if (!v->joined || targets->memory_of != MM_NO_TENANT)
+		return targets->memory_of == MM_NO_TENANT ? MM_WHY_MODE_NOBODY : MM_WHY_MODE_MEMORY;
 	if (!v->may_beside || !v->may_turns)
 		return MM_WHY_MODE_SET;
 	if (joined < 2)
@@ -69,18 +69,36 @@ static void bid_find(const struct mm_core *c, struct mm_core_why_device *why)
 	}
 }
 
+static enum mm_why_role role_seen(const struct mm_view_tenant *t, const struct mm_targets *targets)
+{
+	bool beside = targets->beside;
+
+	if (targets->memory_of != MM_NO_TENANT && targets->memory_of != t->index &&
+	    (has_work(t) || t->waiting))
+		return MM_WHY_PAUSES;
+	if (!has_work(t))
+		return MM_WHY_NO_WORK;
+	if (beside || t->turn == MM_VIEW_NO_TURNS)
+		return MM_WHY_COMPUTES;
+	if (t->turn == MM_VIEW_AWAY)
+		return MM_WHY_NO_WORK;
+	return t->turn == MM_VIEW_HOLDS ? MM_WHY_HOLDS : MM_WHY_WAITS;
+}
+
 static void tenants_count(const struct mm_core *c, struct mm_core_why_device *why)
 {
 	const struct mm_view *view = &c->market->view;
 
 	for (uint32_t i = 0; i < view->n_tenants; i++) {
 		const struct mm_view_tenant *t = &view->tenant[i];
-		bool works = has_work(t), waits = t->turn == MM_VIEW_WAITS;
+		bool pauses = role_seen(t, &c->market->targets) == MM_WHY_PAUSES;
+		bool works = has_work(t) || pauses;
+		bool waits = pauses || (t->turn == MM_VIEW_WAITS && !why->beside);
 
 		why->working += works;
 		why->joined += works && t->turn != MM_VIEW_NO_TURNS;
-		why->waiting += waits && !why->beside;
-		why->computing += works && !(waits && !why->beside);
+		why->waiting += waits;
+		why->computing += works && !waits;
 		if (t->turn == MM_VIEW_HOLDS && why->turn_ns)
 			why->turn_home_ns = t->home_mean_ns;
 	}
@@ -149,30 +167,18 @@ static void value_fill(const struct mm_view_tenant *t, const struct mm_target *t
 		why->point[why->points++] = point_at(t, v, t->point[i].alpha);
 }
 
-static enum mm_why_role role_seen(const struct mm_view_tenant *t, bool beside)
-{
-	if (!has_work(t))
-		return MM_WHY_NO_WORK;
-	if (beside || t->turn == MM_VIEW_NO_TURNS)
-		return MM_WHY_COMPUTES;
-	if (t->turn == MM_VIEW_AWAY)
-		return MM_WHY_NO_WORK;
-	return t->turn == MM_VIEW_HOLDS ? MM_WHY_HOLDS : MM_WHY_WAITS;
-}
-
 static void decision_fill(const struct mm_core *c, const struct mm_view_tenant *t,
 			  struct mm_core_why *why)
 {
 	const struct mm_target *target = &c->market->targets.tenant[t->index];
 
 	why->decided = true;
-	why->role = role_seen(t, c->market->targets.beside);
+	why->role = role_seen(t, &c->market->targets);
 	why->place = t->place;
 	why->queued = t->kv_queued;
 	why->hungry_permille = t->hungry_permille;
 	why->late_permille = t->late_permille;
 	why->step_ns = t->step_ns;
-	why->idle_mean_ns = t->idle_mean_ns;
 	why->return_ns = target->alpha * t->transfer_ns;
 	why->why = target->why;
 	why->first = target->first;
@@ -180,9 +186,6 @@ static void decision_fill(const struct mm_core *c, const struct mm_view_tenant *
 	why->alpha_most = t->alpha_max;
 	why->kv_most = target->kv_most;
 	why->kv_keep = target->kv_keep < why->kv_held ? target->kv_keep : UINT32_MAX;
-	why->offered = target->offered;
-	why->loan_gain_ns = target->loan_gain_ns;
-	why->loan_cost_ns = target->loan_cost_ns;
 	why->valued = target->valued && t->lends;
 	if (why->valued)
 		value_fill(t, target, why);

@@ -22,6 +22,7 @@
 enum mm_why_mode {
 	MM_WHY_MODE_POLICY,  /* the policy decides nothing about turns */
 	MM_WHY_MODE_NOBODY,  /* no tenant has joined turns */
+	MM_WHY_MODE_MEMORY,  /* the same, and memory goes to one after the other */
 	MM_WHY_MODE_SET,     /* the operator has set it */
 	MM_WHY_MODE_ALONE,   /* fewer than two of those that joined have work */
 	MM_WHY_MODE_GOALS,   /* the other mode would miss more goals */
@@ -63,6 +64,7 @@ enum mm_why_role {
 	MM_WHY_COMPUTES, /* it has work, and needs no turn */
 	MM_WHY_HOLDS,    /* it has work and a turn */
 	MM_WHY_WAITS,    /* for its turn */
+	MM_WHY_PAUSES,   /* for memory, which goes to one after the other */
 	MM_WHY_NO_WORK,
 	MM_WHY_ROLES
 };
@@ -88,8 +90,7 @@ struct mm_core_why {
 	uint32_t queued, hungry_permille;
 	uint32_t late_permille; /* of its requests, of late; 0 without goals */
 	uint64_t step_ns;
-	uint64_t idle_mean_ns; /* 0: not known */
-	uint64_t return_ns;    /* that all its layers at target take to return; 0: not known */
+	uint64_t return_ns; /* that all its layers at target take to return; 0: not known */
 
 	/* The decision chose this. */
 	enum mm_target_why why;
@@ -105,9 +106,6 @@ struct mm_core_why {
 	struct mm_core_why_point less, chosen, more; /* chosen: the target */
 	uint32_t points;
 	struct mm_core_why_point point[MM_VIEW_POINTS];
-	/* The loan of an idle model: layers considered, what they gain and cost. */
-	uint32_t offered;
-	uint64_t loan_gain_ns, loan_cost_ns;
 };
 
 /* Gets the device's part of the last decision. */

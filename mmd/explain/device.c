@@ -12,8 +12,7 @@
 
 static const char *mode_words(const struct mm_core_why_device *d)
 {
-	return d->beside ? "Models compute side by side"
-			 : "Models that take turns compute in turns";
+	return d->beside ? "Models compute side by side" : "Models take turns";
 }
 
 const char *mm_explain_mode(const struct mm_core_why_device *d, char to[MM_SENTENCE_BYTES])
@@ -31,6 +30,13 @@ const char *mm_explain_mode(const struct mm_core_why_device *d, char to[MM_SENTE
 		snprintf(to, MM_SENTENCE_BYTES,
 			 "No model takes turns, so all compute side by side.");
 		break;
+	case MM_WHY_MODE_MEMORY:
+		snprintf(to, MM_SENTENCE_BYTES,
+			 "No model takes turns, but what they want, %s, is far more than the %s "
+			 "that there are with the layers that it pays to have away, so memory goes "
+			 "to one after the other.",
+			 demand, supply);
+		break;
 	case MM_WHY_MODE_SET:
 		snprintf(to, MM_SENTENCE_BYTES, "%s, as the operator has set it (knob mode).",
 			 mode_words(d));
@@ -41,16 +47,16 @@ const char *mm_explain_mode(const struct mm_core_why_device *d, char to[MM_SENTE
 		break;
 	case MM_WHY_MODE_FITS:
 		snprintf(to, MM_SENTENCE_BYTES,
-			 "%s: what they want, %s, is less than %.0f %% of the %s that there are "
-			 "with the layers that it pays to have away.",
+			 "%s: the memory that they want, %s, is not more than %.0f %% of the %s "
+			 "that they have so, with the layers that it pays to have away.",
 			 mode_words(d), demand, d->from_permille / 10.0, supply);
 		break;
 	case MM_WHY_MODE_EXCEEDS:
 		snprintf(to, MM_SENTENCE_BYTES,
-			 "%s: what they want, %s, is too much for the %s that there are with the "
-			 "layers that it pays to have away; below %.0f %% of that they compute "
-			 "side by side.",
-			 mode_words(d), demand, supply, d->below_permille / 10.0);
+			 "%s: the memory that they want, %s, is not less than %.0f %% of the %s "
+			 "that they would have side by side, with the layers that it would pay to "
+			 "have away.",
+			 mode_words(d), demand, d->below_permille / 10.0, supply);
 		break;
 	default:
 		snprintf(to, MM_SENTENCE_BYTES,
@@ -74,7 +80,7 @@ static void mode_explain(const struct mm_core_why_device *d, struct mm_sentences
 	mm_sentences_add(text, "A turn lasts %s while others wait",
 			 mm_sentences_time(d->turn_ns, turn));
 	if (d->turn_home_ns)
-		mm_sentences_more(text, ", because its model's memory takes %s to be there",
+		mm_sentences_more(text, ": it takes %s until its model's memory is there",
 				  mm_sentences_time(d->turn_home_ns, home));
 	mm_sentences_more(text, ".");
 }
@@ -120,13 +126,20 @@ static bool lends_layers(const struct mm_core_why *why)
 	return why->alpha != 0;
 }
 
+static bool lacks_and_computes(const struct mm_core_why *why)
+{
+	return mm_explain_lacks(why) && why->role != MM_WHY_WAITS;
+}
+
 static void bids_explain(const struct mm_explain *e, struct mm_sentences *text)
 {
 	const struct mm_core_why_device *d = &e->device;
-	uint32_t lack = 0;
+	uint32_t lack = 0, compute = 0;
 
-	for (uint32_t i = 0; i < e->n; i++)
+	for (uint32_t i = 0; i < e->n; i++) {
 		lack += mm_explain_lacks(&e->row[i].why);
+		compute += lacks_and_computes(&e->row[i].why);
+	}
 	if (!lack) {
 		mm_sentences_add(text, "No model with work lacks KV cache.");
 		return;
@@ -135,13 +148,18 @@ static void bids_explain(const struct mm_explain *e, struct mm_sentences *text)
 			 MM_MAX(d->working, lack), lack == 1 ? "lacks" : "lack");
 	names_add(e, mm_explain_lacks, text);
 	mm_sentences_more(text, ".");
-	if (!d->has_bid)
+	if (!compute)
+		mm_sentences_add(text, "%s at %s turn%s.", lack == 1 ? "It gets it" : "They get it",
+				 lack == 1 ? "its" : "their", lack == 1 ? "" : "s");
+	if (!d->has_bid || !compute)
 		return;
 	if (d->bid_met)
-		mm_sentences_add(text, "By this decision they get all that they want.");
+		mm_sentences_add(text, "Those of them that compute get all that they want.");
 	else if (d->bid > 0)
-		mm_sentences_add(text,
-				 "One GiB more would gain them %.2f %% of one model's tokens.",
+		mm_sentences_add(text, "One GiB more would gain %s %.2f %% of one model's output.",
+				 compute < lack ? "those of them that compute"
+				 : lack == 1    ? "it"
+						: "them",
 				 (double)d->bid / 10000);
 	else
 		mm_sentences_add(text, "More of it would gain them nothing: their steps would be "

@@ -9,13 +9,12 @@ static const char *const mode_names[MM_WHY_MODES] = {
 	[MM_WHY_MODE_POLICY] = "policy",   [MM_WHY_MODE_NOBODY] = "nobody_joined",
 	[MM_WHY_MODE_SET] = "set",         [MM_WHY_MODE_ALONE] = "alone",
 	[MM_WHY_MODE_GOALS] = "goals",     [MM_WHY_MODE_FITS] = "fits",
-	[MM_WHY_MODE_EXCEEDS] = "exceeds",
+	[MM_WHY_MODE_EXCEEDS] = "exceeds", [MM_WHY_MODE_MEMORY] = "memory_rotates",
 };
 
 static const char *const role_names[MM_WHY_ROLES] = {
-	[MM_WHY_COMPUTES] = "computes",
-	[MM_WHY_HOLDS] = "holds_turn",
-	[MM_WHY_WAITS] = "waits_for_turn",
+	[MM_WHY_COMPUTES] = "computes",    [MM_WHY_HOLDS] = "holds_turn",
+	[MM_WHY_WAITS] = "waits_for_turn", [MM_WHY_PAUSES] = "waits_for_memory",
 	[MM_WHY_NO_WORK] = "idle",
 };
 
@@ -28,7 +27,6 @@ static const char *const why_names[MM_WHYS] = {
 	[MM_WHY_CLAUSE] = "clause",
 	[MM_WHY_CAP] = "cap",
 	[MM_WHY_IDLE] = "idle",
-	[MM_WHY_IDLE_DEAR] = "idle_dear",
 	[MM_WHY_OFF_TURN] = "off_turn",
 	[MM_WHY_NEXT] = "next",
 	[MM_WHY_HOLDER] = "holder",
@@ -113,9 +111,6 @@ static json_t *offer_json(const struct mm_core_why *why)
 	mm_json_put_known(json, "slow_most_permille",
 			  why->valued && why->clause_permille != UINT32_MAX, why->clause_permille);
 	mm_json_put_known(json, "return_ns", why->return_ns != 0, why->return_ns);
-	mm_json_put_u64(json, "loan_layers", why->offered);
-	mm_json_put_u64(json, "loan_gain_ns", why->loan_gain_ns);
-	mm_json_put_u64(json, "loan_cost_ns", why->loan_cost_ns);
 	return json;
 }
 

@@ -8,6 +8,7 @@
 #define PERCENT(millionths) ((double)(millionths) / 10000)
 #define HYSTERESIS_PERCENT  1.5
 #define LATE_COUNTS         100 /* permille of late requests from which they count */
+#define TIMES_MOST          100 /* of a gain that a cost is said in */
 
 typedef void why_fn(const struct mm_core_why *why, struct mm_sentences *text);
 
@@ -37,6 +38,10 @@ static void role_explain(const struct mm_explain_row *row, struct mm_sentences *
 					  why->place == 1 ? "" : "s");
 		else
 			mm_sentences_more(text, ", which is the next one");
+		break;
+	case MM_WHY_PAUSES:
+		mm_sentences_add(text, "%s waits for memory, which another model has now",
+				 row->name);
 		break;
 	case MM_WHY_NO_WORK:
 		mm_sentences_add(text, "%s has no work", row->name);
@@ -76,13 +81,13 @@ static void kv_explain(const struct mm_core_why *why, struct mm_sentences *text)
 				 mm_size_print(why->kv_share * why->chunk_bytes, other));
 		return;
 	}
-	mm_sentences_add(text, "It holds %s of KV cache, in chunks of %s",
-			 mm_size_print(why->kv_held * why->chunk_bytes, held),
-			 mm_size_print(why->chunk_bytes, other));
+	mm_sentences_add(text, "It holds %s of KV cache",
+			 mm_size_print(why->kv_held * why->chunk_bytes, held));
 	if (why->kv_used < why->kv_held)
 		mm_sentences_more(
 			text, ", of which %s is empty",
 			mm_size_print((why->kv_held - why->kv_used) * why->chunk_bytes, other));
+	mm_sentences_more(text, ", in chunks of %s", mm_size_print(why->chunk_bytes, other));
 	mm_sentences_more(text, "; its share is %s.",
 			  mm_size_print(why->kv_share * why->chunk_bytes, other));
 }
@@ -103,7 +108,7 @@ static void bid_explain(const struct mm_core_why *why, struct mm_sentences *text
 		return;
 	}
 	more = want - why->kv_held;
-	if (why->role == MM_WHY_WAITS) {
+	if (why->role == MM_WHY_WAITS || why->role == MM_WHY_PAUSES) {
 		mm_sentences_add(text, "It wants %s more, which it can get at its turn.",
 				 mm_size_print(more * why->chunk_bytes, size));
 		return;
@@ -140,28 +145,61 @@ static void unknown_explain(const struct mm_core_why *why, struct mm_sentences *
 			       "too few steps, or has streamed no layer.");
 }
 
+/* Prints by how much steps are longer: "3.1 % longer", or "4.0 times as long" from twice on. */
+static const char *slow_print(uint64_t permille, char to[MM_AMOUNT_BYTES])
+{
+	if (permille < 1000)
+		snprintf(to, MM_AMOUNT_BYTES, "%.1f %% longer", (double)permille / 10);
+	else
+		snprintf(to, MM_AMOUNT_BYTES, "%.1f times as long", (double)permille / 1000 + 1);
+	return to;
+}
+
+/* Prints how a cost compares with the gain, which is more than 0. */
+static void balance_explain(int64_t gain, int64_t cost, const char *then, struct mm_sentences *text)
+{
+	if (cost < gain)
+		mm_sentences_more(text,
+				  ", gain %.2f %% of one model's output and cost %.2f %%: %s.",
+				  PERCENT(gain), PERCENT(MM_MAX(cost, 0)), then);
+	else if (cost / gain < TIMES_MOST)
+		mm_sentences_more(text,
+				  " and cost %.1f times the %.2f %% of one model's output that it "
+				  "would gain: %s.",
+				  (double)cost / (double)gain, PERCENT(gain), then);
+	else
+		mm_sentences_more(text,
+				  " and cost more than %d times what it would gain, %.2f %% of one "
+				  "model's output: %s.",
+				  TIMES_MOST, PERCENT(gain), then);
+}
+
 /* Compares the last of the layers that are to be away with one less. */
 static void chosen_explain(const struct mm_core_why *why, struct mm_sentences *text)
 {
 	int64_t gain = why->chosen.gain - why->less.gain;
 	int64_t cost = why->chosen.cost - why->less.cost;
+	char slow[MM_AMOUNT_BYTES];
 
 	if (!why->valued || !why->has_less || !why->chosen.known || !why->less.known)
 		return;
-	mm_sentences_add(text, "With %u away its steps are %.1f %% longer.", why->alpha_target,
-			 why->chosen.slow_permille / 10.0);
-	mm_sentences_add(
-		text,
-		"The last of them costs %.2f %% of one model's tokens, by longer steps and "
-		"by its transfers, and gains %.2f %%, by KV cache for those that lack it.",
-		PERCENT(MM_MAX(cost, 0)), PERCENT(gain));
+	mm_sentences_add(text, "With %u away its steps are %s.", why->alpha_target,
+			 slow_print(why->chosen.slow_permille, slow));
+	mm_sentences_add(text,
+			 "The last of them gains %.2f %% of one model's output, by KV cache for "
+			 "those that lack it, and costs %.2f %%, by longer steps and by its "
+			 "transfers.",
+			 PERCENT(gain), PERCENT(MM_MAX(cost, 0)));
 }
 
 /* Compares one more layer away with the target; @then follows from it. */
 static void more_explain(const struct mm_core_why *why, const char *then, struct mm_sentences *text)
 {
 	int64_t gain = why->more.gain - why->chosen.gain, cost = why->more.cost - why->chosen.cost;
-	uint32_t slow = why->chosen.slow_permille;
+	const char *one = why->alpha_target ? "One more layer away" : "One layer away";
+	uint64_t now = (uint64_t)why->chosen.slow_permille + 1000;
+	uint64_t then_is = MM_MAX((uint64_t)why->more.slow_permille + 1000, now), slow;
+	char longer[MM_AMOUNT_BYTES];
 
 	if (!why->valued || !why->has_more)
 		return;
@@ -169,16 +207,19 @@ static void more_explain(const struct mm_core_why *why, const char *then, struct
 		unknown_explain(why, text);
 		return;
 	}
-	slow = why->more.slow_permille - MM_MIN(slow, why->more.slow_permille);
-	mm_sentences_add(text, "%s would make its steps %.1f %% longer",
-			 why->alpha_target ? "One more" : "One layer away", slow / 10.0);
-	if (gain <= 0)
-		mm_sentences_more(text, " and gain nothing, because nobody who computes would get "
-					"more done with more KV cache.");
+	if (gain <= 0) {
+		mm_sentences_add(text,
+				 "%s would gain nothing: nobody who computes would get more "
+				 "done with more KV cache.",
+				 one);
+		return;
+	}
+	slow = then_is * 1000 / now - 1000;
+	if (slow)
+		mm_sentences_add(text, "%s would make its steps %s", one, slow_print(slow, longer));
 	else
-		mm_sentences_more(text,
-				  ", cost %.2f %% of one model's tokens and gain %.2f %%: %s.",
-				  PERCENT(MM_MAX(cost, 0)), PERCENT(gain), then);
+		mm_sentences_add(text, "%s would keep the link busy", one);
+	balance_explain(gain, cost, then, text);
 }
 
 static const char *back_print(const struct mm_core_why *why, char to[MM_AMOUNT_BYTES])
@@ -198,6 +239,9 @@ static void by_hand_explain(const struct mm_core_why *why, struct mm_sentences *
 		mm_sentences_add(text,
 				 "The operator has set how many of its layers are away (mmctl "
 				 "plan set); with --layers auto mmd decides again.");
+	else if (why->alpha)
+		mm_sentences_add(text, "Its layers stay as they are for a moment: pages for those "
+				       "that return did not come in time, or a step broke off.");
 	else
 		mm_sentences_add(text, "Its layers cannot be moved now.");
 }
@@ -221,9 +265,8 @@ static void clause_explain(const struct mm_core_why *why, struct mm_sentences *t
 {
 	chosen_explain(why, text);
 	mm_sentences_add(text,
-			 "Its steps may be %.1f %% longer at most, so that it does not pay for "
-			 "others: that much, the KV cache that it has beyond its share makes up "
-			 "for.",
+			 "Its steps may be %.1f %% longer at most: so much, its KV cache beyond "
+			 "its share makes up for, and it does not pay for others.",
 			 why->clause_permille / 10.0);
 	more_explain(why, "that is not allowed", text);
 }
@@ -242,29 +285,11 @@ static void idle_explain(const struct mm_core_why *why, struct mm_sentences *tex
 		mm_sentences_add(text, "Nobody lacks memory that its layers would set free.");
 		return;
 	}
-	mm_sentences_add(text,
-			 "It lends %s to those that compute, because it is idle; they take %s to "
-			 "return when it has work again.",
-			 mm_sentences_count(why->alpha_target, "layer", layers),
-			 back_print(why, back));
-	if (why->offered && why->loan_cost_ns)
-		mm_sentences_add(text,
-				 "Until then they gain as much as %s of computing, and cost %s.",
-				 mm_sentences_time(why->loan_gain_ns, back),
-				 mm_sentences_time(why->loan_cost_ns, layers));
-}
-
-static void idle_dear_explain(const struct mm_core_why *why, struct mm_sentences *text)
-{
-	char gain[MM_AMOUNT_BYTES], cost[MM_AMOUNT_BYTES], layers[MM_AMOUNT_BYTES];
-
 	mm_sentences_add(
 		text,
-		"It is idle, but with %s away it would gain others as much as %s of computing "
-		"until it has work again, and its return would take %s: it is not worth it.",
-		mm_sentences_count(why->offered, "layer", layers),
-		mm_sentences_time(why->loan_gain_ns, gain),
-		mm_sentences_time(why->loan_cost_ns, cost));
+		"It lends %s to those that compute, because it is idle; the way back takes "
+		"%s when it has work again.",
+		mm_sentences_count(why->alpha_target, "layer", layers), back_print(why, back));
 }
 
 static void off_turn_explain(const struct mm_core_why *why, struct mm_sentences *text)
@@ -275,7 +300,7 @@ static void off_turn_explain(const struct mm_core_why *why, struct mm_sentences 
 		mm_sentences_add(
 			text,
 			"While it waits for its turn it lends %s to the model whose turn it "
-			"is; they take %s to return.",
+			"is; the way back takes %s.",
 			mm_sentences_count(why->alpha_target, "layer", layers),
 			back_print(why, back));
 	else
@@ -315,7 +340,8 @@ static void dwell_explain(const struct mm_core_why *why, struct mm_sentences *te
 static void owes_explain(const struct mm_core_why *why, struct mm_sentences *text)
 {
 	(void)why;
-	mm_sentences_add(text, "Its account must give memory.");
+	mm_sentences_add(text, "Its account must give memory: it has more than its max, or more "
+			       "than its min while another account lacks its own.");
 }
 
 static void model_waits_explain(const struct mm_core_why *why, struct mm_sentences *text)
@@ -335,7 +361,6 @@ static why_fn *const why_table[MM_WHYS] = {
 	[MM_WHY_CLAUSE] = clause_explain,
 	[MM_WHY_CAP] = cap_explain,
 	[MM_WHY_IDLE] = idle_explain,
-	[MM_WHY_IDLE_DEAR] = idle_dear_explain,
 	[MM_WHY_OFF_TURN] = off_turn_explain,
 	[MM_WHY_NEXT] = next_explain,
 	[MM_WHY_HOLDER] = worth_explain,
@@ -353,7 +378,7 @@ static void target_explain(const struct mm_core_why *why, struct mm_sentences *t
 	char layers[MM_AMOUNT_BYTES], size[MM_SIZE_TEXT_BYTES];
 
 	if (why->layers && to < now)
-		mm_sentences_add(text, "%s of those that are away %s to return.",
+		mm_sentences_add(text, "%s %s to return.",
 				 mm_sentences_count(now - to, "layer", layers),
 				 now - to == 1 ? "is" : "are");
 	if (why->layers && to > now)
@@ -364,7 +389,7 @@ static void target_explain(const struct mm_core_why *why, struct mm_sentences *t
 			text, "It is to give %s of its KV cache back.",
 			mm_size_print((why->kv_held - why->kv_keep) * why->chunk_bytes, size));
 	if (why->chunk_bytes && why->role != MM_WHY_NO_WORK && why->role != MM_WHY_WAITS &&
-	    why->kv_most < why->kv_wanted)
+	    why->role != MM_WHY_PAUSES && why->kv_most < why->kv_wanted)
 		mm_sentences_add(text, "It may have %s of KV cache as things are.",
 				 mm_size_print(why->kv_most * why->chunk_bytes, size));
 }

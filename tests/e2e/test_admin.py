@@ -81,7 +81,7 @@ def test_status_and_pool(d):
     pool = d.ctl("pool", "show")
     assert pool["schema"] == 1
     knobs = status["controller"]
-    assert knobs["reversion"] == "on" and knobs["turn-cost"] == 100 and knobs["dwell-ms"] == 200
+    assert knobs["reversion"] == "on" and knobs["turn-cost"] == 25 and knobs["dwell-ms"] == 200
     assert pool["controller"] == knobs
     code, text, errors = d.ctl("plan", "show", "nobody", check=False)
     assert code in (0, 1) and (text or errors)

@@ -8,7 +8,11 @@
 #include "mmd/core/market/policy.h"
 #include "tests/sim/history.h"
 
-#define CHANGES_PER_S   3
+/*
+ * Three with the knobs of a daemon (still.c): here tenants are idle after 5 ms, and layers may
+ * return after 20, so that roles change as often as engines pause.
+ */
+#define CHANGES_PER_S   6
 #define CHANGES_AT_ONCE 16
 /* In rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */
 #define TURN_ROUNDS (W_PROCS * 240)

@@ -14,6 +14,7 @@
 /* added to their seeds, so that no other history has the same */
 #define LATE_SEED  (UINT64_C(1) << 40)
 #define MODES_SEED (UINT64_C(1) << 41)
+#define STILL_SEED (UINT64_C(1) << 42)
 
 #define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
@@ -682,7 +683,9 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 		seed += LATE_SEED;
 	if (history == H_MODES)
 		seed += MODES_SEED;
-	if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))
+	if (history == H_STILL)
+		h_still(w, seed + STILL_SEED);
+	else if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))
 		h_plans(w, seed, steps);
 	else
 		ordinary_run(w, seed, steps);

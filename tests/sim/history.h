@@ -27,6 +27,7 @@ enum h_history {
 	H_ACTS,     /* either of these, and xfer is killed between any two acts on its slots */
 	H_LATE,     /* either of the first two, and messages of threads overtake each other */
 	H_MODES,    /* turns open and close all the time */
+	H_STILL,    /* claims stand still for a while: memory must, too */
 	H_HISTORIES
 };
 
@@ -35,6 +36,7 @@ enum h_history {
 #define H_ONLY_ACTS     (1u << H_ACTS)
 #define H_ONLY_LATE     (1u << H_LATE)
 #define H_ONLY_MODES    (1u << H_MODES)
+#define H_ONLY_STILL    (1u << H_STILL)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
 /* Kinds of events in a history. Over enough histories of the named kinds, each must happen. */
@@ -179,3 +181,5 @@ void h_assert_moving(struct world *w);
 
 /* Runs a history of kind H_PLANS, up to its last checks (plans.c). */
 void h_plans(struct world *w, uint64_t seed, uint64_t steps);
+/* Runs a history of kind H_STILL, up to its last checks (still.c). */
+void h_still(struct world *w, uint64_t seed);

@@ -48,6 +48,7 @@ static const struct mm_opt_choice history_choices[] = {
 	  "one or the other, and xfer is killed between any two acts on its slots" },
 	{ "late", H_LATE, "messages of a tenant's threads overtake each other" },
 	{ "modes", H_MODES, "turns open and close all the time" },
+	{ "still", H_STILL, "claims stand still for a while: memory must, too" },
 	{ NULL, 0, NULL },
 };
 static_assert(MM_ARRAY_SIZE(history_choices) == H_HISTORIES + 1, "each kind has its row");

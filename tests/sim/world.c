@@ -17,6 +17,7 @@ void w_init(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 	w->now_ns = MM_NS_PER_S;
 	w->check_each = true;
 	mm_assert(mm_core_create(opts, &w->core) == 0);
+	w_market_begin(w);
 	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
 		w->domain[i] = i;
 }
@@ -210,6 +211,7 @@ static void action_perform(struct world *w, const struct mm_action *a)
 
 	action_note(w, a);
 	w_turns_note_action(w, p, a);
+	w_market_note_action(w, a);
 	switch (a->kind) {
 	case MM_ACT_JOB:
 		act_job(w, &a->msg);
@@ -279,6 +281,7 @@ void w_drain(struct world *w)
 				w_kill(w, w_proc_of(w, kill[i]));
 	} while (n || w->kicks || w->kills);
 	w_turns_note_drained(w);
+	w_market_note_drained(w);
 }
 
 void w_tick(struct world *w, uint64_t ns)

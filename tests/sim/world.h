@@ -153,6 +153,12 @@ enum w_event {
 	W_EVENT_XFER_FAULT,
 };
 
+/* A tenant's memory when no action was left, before the present event. */
+struct w_seen {
+	uint32_t tenant, held;
+	uint32_t alpha; /* layers away, before or after the change under way */
+};
+
 struct world;
 /*
  * Called before each event. @tenant, @msg, @result: those of the request, end or job, if it has
@@ -174,6 +180,7 @@ struct world {
 	uint64_t rng;
 	struct w_page page[W_PAGES];
 	struct w_proc proc[W_PROCS];
+	struct w_seen seen[W_PROCS];
 	struct mm_msg job[W_JOBS];
 	uint32_t jobs;
 	bool xfer_up;
@@ -335,6 +342,13 @@ void w_proc_map_fail(struct world *w, struct w_proc *p);
 void w_turns_note_action(struct world *w, struct w_proc *p, const struct mm_action *a);
 void w_turns_note_request(struct w_proc *p, const struct mm_msg *msg);
 void w_turns_note_drained(struct world *w);
+/*
+ * Has each decision of the core checked; checks an action of the market, and what it did until no
+ * action is left (market.c).
+ */
+void w_market_begin(struct world *w);
+void w_market_note_action(struct world *w, const struct mm_action *a);
+void w_market_note_drained(struct world *w);
 /* Checks that while turns close all holders have been told to give theirs back. No tick is due. */
 void w_turns_check(struct world *w);
 /* Joins the compute turns; requests the turn; gives it back. */

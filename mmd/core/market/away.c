@@ -4,17 +4,15 @@
 #include "libclient/base/base.h"
 #include "mmd/core/market/value.h"
 
-#define HORIZON_NS   (2 * MM_NS_PER_S) /* that a loan to who computes is counted for */
-#define STEP_PART    8                 /* of a model's layers: the least that is lent at once */
-#define SURPLUS_PART 32                /* of the pool: what is free beyond returns */
-#define LATE_FREE    100               /* permille of late requests that raise no weight */
+#define STEP_PART    8   /* of a model's layers: the least that is lent at once */
+#define SURPLUS_PART 32  /* of the pool: what is free beyond returns */
+#define LATE_FREE    100 /* permille of late requests that raise no weight */
 #define LATE_FACTOR  4
 
 /* The bids of those who compute, together. */
 struct mm_bids {
 	uint64_t weights;
 	int64_t gain_permille; /* of ln(rate) for ln(KV of who lacked it of late) */
-	int64_t loan_permille; /* the same of who lacks it now */
 	uint64_t reserve;      /* KV of those who lack none */
 	uint64_t enough;       /* KV that the others want */
 	uint64_t least;        /* a chunk of each of the others */
@@ -59,7 +57,6 @@ static void bid_add(const struct mm_draft *d, const struct mm_draft_row *row, ui
 
 	gain -= (int64_t)(step_growth(row, steps_ns, memory) * d->computing);
 	bids->gain_permille += gain * (int64_t)hungry / 1000;
-	bids->loan_permille += row->want > row->held ? gain : gain * (int64_t)hungry / 1000;
 	bids->reserve += row->held * (1000 - hungry) / 1000;
 	bids->enough += kv_enough(d, row) * hungry / 1000;
 	bids->least += hungry ? row->t->chunk_pages : 0;
@@ -127,33 +124,6 @@ static bool farther_turn(const struct mm_draft_row *a, const struct mm_draft_row
 	return a->t->active_ns > b->t->active_ns;
 }
 
-/*
- * A loan pays if what it gains until its model is needed again is more than the time that its
- * return takes then, as far as that is likely within the horizon.
- */
-static bool loan_pays(const struct mm_draft *d, const struct mm_bids *bids,
-		      struct mm_draft_row *row, uint32_t alpha)
-{
-	uint64_t mean_ns = row->t->idle_mean_ns ? row->t->idle_mean_ns : HORIZON_NS;
-	uint64_t horizon_ns = MM_MIN(mean_ns, HORIZON_NS), kv = 0, cost_ns;
-	int64_t gain;
-
-	if (d->view->big_pages || !row->t->transfer_ns)
-		return true;
-	for (uint32_t i = 0; i < d->n; i++)
-		if (d->row[i].role == MM_ROLE_COMPUTES)
-			kv += d->row[i].held;
-	gain = mm_value_ln(kv + (uint64_t)alpha * row->t->layer_pages + 1, kv + 1);
-	gain = gain * MM_MAX(bids->loan_permille, 0) / 1000;
-	cost_ns = (uint64_t)((unsigned __int128)alpha * row->t->transfer_ns * horizon_ns / mean_ns);
-	row->offered = alpha;
-	row->loan_gain_ns =
-		(uint64_t)((unsigned __int128)(uint64_t)gain * horizon_ns / MM_VALUE_ONE);
-	row->loan_cost_ns = cost_ns;
-	return (unsigned __int128)(uint64_t)gain * horizon_ns >=
-	       (unsigned __int128)cost_ns * MM_VALUE_ONE;
-}
-
 /* Raises what @row lends by @lacking pages; returns the pages that are still lacking. */
 static int64_t row_lend(struct mm_draft_row *row, int64_t lacking, uint32_t most)
 {
@@ -168,20 +138,14 @@ static int64_t row_lend(struct mm_draft_row *row, int64_t lacking, uint32_t most
 	return lacking - (int64_t)(more * t->layer_pages);
 }
 
-static int64_t idle_lend(struct mm_draft *d, const struct mm_bids *bids, int64_t lacking)
+static int64_t idle_lend(struct mm_draft *d, int64_t lacking)
 {
 	mm_draft_order(d, MM_ROLE_IDLE, idle_before);
 	for (uint32_t i = 0; i < d->orders; i++) {
 		struct mm_draft_row *row = &d->row[d->order[i]];
-		uint32_t now = row->alpha;
 
 		row->why = MM_WHY_IDLE;
 		lacking = row_lend(row, lacking, mm_draft_lends(row));
-		if (row->alpha == now || loan_pays(d, bids, row, row->alpha))
-			continue;
-		lacking += (int64_t)((uint64_t)(row->alpha - now) * row->t->layer_pages);
-		row->alpha = now;
-		row->why = MM_WHY_IDLE_DEAR;
 	}
 	return lacking;
 }
@@ -203,7 +167,9 @@ static int64_t waiting_lend(struct mm_draft *d, int64_t lacking)
 static bool taken_recently(const struct mm_draft *d, const struct mm_market_memory *memory,
 			   const struct mm_draft_row *row)
 {
-	return d->view->now_ns - memory->taken_ns[row->t->index] < d->view->dwell_ns;
+	uint64_t taken_ns = memory->taken_ns[row->t->index];
+
+	return taken_ns && d->view->now_ns - taken_ns < d->view->dwell_ns;
 }
 
 /* Gives back up to @surplus pages; returns what is left. With the last layer two come home. */
@@ -333,7 +299,7 @@ static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory
 {
 	struct mm_value v = value_of(d, bids, row, *pages, *link);
 	struct mm_value_choice choice = mm_value_choose(&v, row->t, row->alpha);
-	bool recent = !d->predicts && d->computing > 1 && taken_recently(d, memory, row);
+	bool recent = d->computing > 1 && taken_recently(d, memory, row);
 
 	/* Layers that nobody lacks KV for return as far as there is room. */
 	if (bids->gain_permille <= 0 && !row->alpha_least)
@@ -377,7 +343,7 @@ void mm_away_decide(struct mm_draft *d, const struct mm_market_memory *memory)
 	struct mm_bids bids = bids_of(d);
 	int64_t lacking = pages_lacking(d, true), surplus;
 
-	lacking = idle_lend(d, &bids, lacking);
+	lacking = idle_lend(d, lacking);
 	waiting_lend(d, lacking);
 	computing_lend(d, memory, &bids);
 	surplus = -pages_lacking(d, false);

@@ -99,29 +99,32 @@ static bool big_demand_expired(struct mm_core *c, struct mm_c_tenant *t)
  * be taken, beyond @kept for older demands, and within its account's max.
  */
 static bool big_demand_is_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages,
-				   uint64_t kept)
+				   uint64_t kept, const struct mm_c_gives *gives)
 {
 	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
 
-	return soon + mm_c_could_give(c, t->account) >= pages &&
-	       supply + mm_c_could_give(c, MM_DOMAIN_NONE) >= kept + pages;
+	return soon + gives->of[t->account] >= pages && supply + gives->all >= kept + pages;
 }
 
 uint64_t mm_c_big_demands_serve(struct mm_core *c)
 {
 	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];
 	uint32_t n = big_demands(c, waiting);
+	struct mm_c_gives gives;
 	uint64_t kept = 0;
 
 	c->market->big_mins = 0;
 	MM_FOREACH_TENANT(c, t)
 		t->lends->big_pages = 0;
+	/* Neither a model that is loaded nor a plan by hand changes what the others could give. */
+	if (n)
+		mm_c_could_give(c, &gives);
 	for (uint32_t i = 0; i < n; i++) {
 		struct mm_c_tenant *t = waiting[i];
 		uint64_t pages = big_demand_need(c, t), have = mm_c_free_pages(c);
 
 		if (big_demand_begin(c, t, mm_c_tenant_budget(c, t, kept)) ||
-		    big_demand_expired(c, t) || !big_demand_is_possible(c, t, pages, kept))
+		    big_demand_expired(c, t) || !big_demand_is_possible(c, t, pages, kept, &gives))
 			continue;
 		mm_c_pages_convert(c, t->account, MM_MIN(pages, have));
 		kept += pages;

@@ -6,6 +6,7 @@
 #include "mmd/core/market/big.h"
 #include "mmd/core/market/demand.h"
 #include "mmd/core/market/grant.h"
+#include "mmd/core/market/lend.h"
 #include "mmd/core/market/look.h"
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/policy.h"
@@ -53,12 +54,12 @@ void mm_c_controller(struct mm_core *c)
 	if (c->market->policy->market && decision_is_due(c))
 		controller_decide(c);
 	home = mm_c_layers_return(c, big);
-	mm_c_kv_demands_serve(c, big + home);
+	mm_c_kv_demands_serve(c, big, home);
 	if (!c->market->policy->market)
 		controller_decide(c);
 	mm_c_memory_take(c);
 	need = mm_c_needed(c);
-	unused = mm_c_unused_mins(c) + home;
+	unused = mm_c_unused_mins(c) + (mm_c_any_without_kv(c) ? 0 : home);
 	supply = mm_c_supply(c);
 	supply = supply > unused ? supply - unused : 0;
 	big = c->market->big_kept - c->market->big_mins;

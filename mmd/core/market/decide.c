@@ -42,9 +42,6 @@ static struct mm_target target_make(const struct mm_draft *d, const struct mm_dr
 		.worth_more = worth_permille(row->worth_more),
 		.valued = row->valued,
 		.value = row->value,
-		.offered = row->offered,
-		.loan_gain_ns = row->loan_gain_ns,
-		.loan_cost_ns = row->loan_cost_ns,
 	};
 }
 
@@ -67,7 +64,7 @@ void mm_market_decide(const struct mm_view *view, struct mm_market_memory *memor
 		away = away || row->alpha;
 	}
 	targets->decided_ns = view->now_ns;
-	targets->beside = d.beside;
+	targets->beside = memory->beside;
 	targets->turn_ns = mm_mode_turn_ns(&d);
 	targets->again_ns = d.working || away ? view->now_ns + LOOK_NS : UINT64_MAX;
 }

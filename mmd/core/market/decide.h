@@ -22,11 +22,20 @@ struct mm_market_memory {
 	bool beside;         /* the mode that was chosen last */
 	uint64_t
 		mode_since_ns; /* since when the demand speaks for the other mode; 0: it does not */
-	uint32_t turn_of;      /* in turns: whose turn memory is for; MM_NO_TENANT: nobody's */
-	uint64_t turn_of_ns;   /* since when it is */
-	bool turn_held;        /* it has the turn, or had it since then */
-	bool turn_used;        /* it computes, or has since then */
-	uint64_t taken_ns[MM_CORE_TENANTS_MAX]; /* when a tenant's target was raised last */
+	uint64_t mode_changed_ns;  /* when it was changed last; 0: never */
+	bool rotates;              /* side by side memory goes to one after the other */
+	uint64_t rotates_since_ns; /* since when the demand speaks against that; 0: it does not */
+	uint32_t memory_of;        /* then: whose memory it is; MM_NO_TENANT: nobody's yet */
+	uint64_t memory_of_ns;     /* since when it is */
+	uint32_t memory_account;   /* its account, and the weight of that */
+	uint32_t memory_weight;
+	/* Time that memory was for an account's tenants, by weight; the least when it was given
+	 * last. */
+	uint64_t charged_ns[MM_CORE_ACCOUNTS_MAX], charged_now_ns;
+	/* By a tenant's index: when it had all memory last, at first when it joined. */
+	uint64_t memory_was_ns[MM_CORE_TENANTS_MAX];
+	/* When a tenant's target was raised last; 0: never. By its index, so a new one has 0. */
+	uint64_t taken_ns[MM_CORE_TENANTS_MAX];
 };
 
 /**

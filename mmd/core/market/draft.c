@@ -19,6 +19,7 @@ void mm_draft_begin(struct mm_draft *d, const struct mm_view *view)
 	uint64_t off = view->unused_mins + view->big_pages;
 
 	d->view = view;
+	d->rotates = false;
 	d->n = view->n_tenants;
 	d->pages = view->pages > off ? view->pages - off : 0;
 	d->working = d->joined = 0;
@@ -43,6 +44,8 @@ static enum mm_role role_of(const struct mm_draft *d, const struct mm_draft_row 
 
 	if (!row->works)
 		return MM_ROLE_IDLE;
+	if (d->rotates)
+		return t->index == turn_of ? MM_ROLE_COMPUTES : MM_ROLE_WAITS;
 	if (d->beside || t->turn == MM_VIEW_NO_TURNS || t->index == turn_of)
 		return MM_ROLE_COMPUTES;
 	/* Those that computed side by side go on until the one turn begins. */
@@ -51,12 +54,11 @@ static enum mm_role role_of(const struct mm_draft *d, const struct mm_draft_row 
 	return t->turn == MM_VIEW_AWAY ? MM_ROLE_IDLE : MM_ROLE_WAITS;
 }
 
-void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts, uint32_t turn_of)
+void mm_draft_roles(struct mm_draft *d, bool beside, uint32_t turn_of)
 {
 	uint32_t holders = 0;
 
 	d->beside = beside;
-	d->predicts = predicts;
 	d->computing = d->waiting = 0;
 	for (uint32_t i = 0; i < d->n; i++)
 		holders += d->row[i].t->turn == MM_VIEW_HOLDS;
@@ -65,8 +67,6 @@ void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts, uint32_t tur
 
 		row->role = role_of(d, row, turn_of, holders);
 		row->alpha = row->t->alpha_next;
-		if (predicts && row->role == MM_ROLE_COMPUTES && row->t->lends)
-			row->alpha = 0;
 		row->alpha_least = 0;
 		row->keep = row->level = row->held;
 		row->low = row->high = 0;
@@ -74,8 +74,6 @@ void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts, uint32_t tur
 		row->worth = row->worth_more = 0;
 		row->valued = false;
 		row->value = (struct mm_value){ 0 };
-		row->offered = 0;
-		row->loan_gain_ns = row->loan_cost_ns = 0;
 		d->computing += row->role == MM_ROLE_COMPUTES;
 		d->waiting += row->role == MM_ROLE_WAITS;
 	}

@@ -38,14 +38,12 @@ struct mm_draft_row {
 	/* For the operator, as in struct mm_target. */
 	bool valued;
 	struct mm_value value;
-	uint32_t offered;
-	uint64_t loan_gain_ns, loan_cost_ns;
 };
 
 struct mm_draft {
 	const struct mm_view *view;
 	bool beside;
-	bool predicts;  /* layers of who computes are not as they are, but all at home */
+	bool rotates;   /* memory is for one of those side by side, as if it had a turn */
 	uint64_t pages; /* for models and KV of all tenants */
 	uint32_t n;     /* rows, one for each tenant of the view */
 	uint32_t computing, waiting, working, joined;
@@ -60,7 +58,7 @@ void mm_draft_begin(struct mm_draft *d, const struct mm_view *view);
  * Gives roles, side by side or in turns, and begins with the layers and KV that are. @turn_of:
  * index of the tenant whose turn memory is for.
  */
-void mm_draft_roles(struct mm_draft *d, bool beside, bool predicts, uint32_t turn_of);
+void mm_draft_roles(struct mm_draft *d, bool beside, uint32_t turn_of);
 /* Returns the pages of the model of @row with @alpha layers away. */
 uint64_t mm_draft_resident(const struct mm_draft_row *row, uint32_t alpha);
 /* Returns the most layers that @row may lend by the decision. */

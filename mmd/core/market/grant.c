@@ -13,23 +13,48 @@
 #include "mmd/core/market/policy.h"
 #include "mmd/core/market/rank.h"
 #include "mmd/core/market/supply.h"
+#include "mmd/core/market/turn.h"
+
+#define MM_TURN_AWAITS_NS MM_NS_PER_S
 
 /* Pages kept back in one pass over KV demands. Room in accounts is kept in struct mm_c_part. */
 struct kv_kept {
 	uint64_t pages;
-	bool for_kv; /* one KV demand has its pages kept */
+	uint64_t layers; /* further pages, for layers that return */
+	bool for_kv;     /* one KV demand has its pages kept */
 };
+
+/* Layers return before anybody gets more KV, but not before somebody has any. */
+static uint64_t pages_kept_from(const struct kv_kept *keep, const struct mm_c_tenant *t)
+{
+	return keep->pages + (t->kv.held ? keep->layers : 0);
+}
 
 static bool kv_demand_serve(struct mm_core *c, struct mm_c_tenant *t, const struct kv_kept *keep)
 {
 	uint64_t kept = c->market->part[t->account].kept;
 
-	if (mm_c_tenant_budget(c, t, keep->pages) < t->kv.chunk_pages ||
+	if (mm_c_tenant_budget(c, t, pages_kept_from(keep, t)) < t->kv.chunk_pages ||
 	    mm_account_room(&c->account[t->account]) < kept + t->kv.chunk_pages ||
 	    !mm_c_reservable(c, t, t->kv.chunk_pages) || !mm_c_burst(c))
 		return false;
 	mm_c_kv_grant(c, t);
 	return true;
+}
+
+/*
+ * Sorts those of the @n tenants that wait for chunks into the order in which they are served.
+ * Returns how many.
+ */
+static uint32_t kv_demands_sort(const struct mm_core *c, struct mm_c_tenant **item, uint32_t n)
+{
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (mm_c_kv_due(c, item[i]))
+			item[left++] = item[i];
+	mm_c_sort(c, item, left, mm_c_served_before);
+	return left;
 }
 
 /* Lists tenants that wait for chunks, in the order in which they are served. Returns how many. */
@@ -38,10 +63,8 @@ static uint32_t kv_demands_waiting(const struct mm_core *c, struct mm_c_tenant *
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-		if (mm_c_kv_due(c, t))
-			ret[n++] = t;
-	mm_c_sort(c, ret, n, mm_c_served_before);
-	return n;
+		ret[n++] = t;
+	return kv_demands_sort(c, ret, n);
 }
 
 /*
@@ -80,11 +103,12 @@ static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_k
 
 	if ((keep->for_kv || !fits) && a->keeps)
 		return;
-	if (!kv_demand_may_keep(c, t, keep->pages, fits && keep->for_kv))
+	if (!kv_demand_may_keep(c, t, pages_kept_from(keep, t), fits && keep->for_kv))
 		return;
 	if (fits && !keep->for_kv) {
-		mm_c_pages_convert(c, t->account,
-				   MM_MIN(keep->pages + t->kv.chunk_pages, mm_c_free_pages(c)));
+		mm_c_pages_convert(
+			c, t->account,
+			MM_MIN(pages_kept_from(keep, t) + t->kv.chunk_pages, mm_c_free_pages(c)));
 		keep->pages += t->kv.chunk_pages;
 		keep->for_kv = true;
 	}
@@ -93,12 +117,11 @@ static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_k
 	a->keeps = true;
 }
 
-/* Grants a chunk to the first tenant that can be served; false: there is none. */
-static bool kv_demands_serve_one(struct mm_core *c, uint64_t kept)
+/* Grants a chunk to the first of @n tenants that can be served; false: there is none. */
+static bool kv_demands_serve_one(struct mm_core *c, struct mm_c_tenant **waiting, uint32_t n,
+				 uint64_t kept, uint64_t layers)
 {
-	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];
-	struct kv_kept keep = { .pages = kept };
-	uint32_t n = kv_demands_waiting(c, waiting);
+	struct kv_kept keep = { .pages = kept, .layers = layers };
 
 	for (uint32_t i = 0; i < n; i++) {
 		c->market->part[waiting[i]->account].kept = 0;
@@ -112,10 +135,14 @@ static bool kv_demands_serve_one(struct mm_core *c, uint64_t kept)
 	return false;
 }
 
-void mm_c_kv_demands_serve(struct mm_core *c, uint64_t kept)
+void mm_c_kv_demands_serve(struct mm_core *c, uint64_t kept, uint64_t layers)
 {
-	while (kv_demands_serve_one(c, kept))
-		;
+	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];
+	uint32_t n = kv_demands_waiting(c, waiting);
+
+	/* A grant changes the place of its account's tenants alone: the rest is in order. */
+	while (kv_demands_serve_one(c, waiting, n, kept, layers))
+		n = kv_demands_sort(c, waiting, n);
 }
 
 /*
@@ -138,12 +165,24 @@ static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, bo
 
 /*
  * Returns whether @t waits for the first chunks that come, though they are fewer than it demands:
- * one that runs nothing, as at the begin of its turn, would give the turn back if it was denied,
- * and what comes for it would go to the next one.
+ * it runs nothing.
  */
 static bool waits_for_any(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->market->policy->market && t->load.known && !t->load.last.running;
+}
+
+/*
+ * Returns whether memory is on its way for @t's turn: layers come home before KV, and others are
+ * asked for theirs only when the turn begins. If it was denied, it would give the turn back, and
+ * what comes for it would go to the next one.
+ */
+static bool turn_awaits_kv(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_c_turn *turn = t->turn;
+
+	return c->market->policy->market && turn->holds && turn->alone &&
+	       c->now_ns - MM_MAX(turn->begun_ns, turn->kv_ns) < mm_c_time(c, MM_TURN_AWAITS_NS);
 }
 
 void mm_c_kv_demands_deny(struct mm_core *c, uint64_t coming)
@@ -161,13 +200,15 @@ void mm_c_kv_demands_deny(struct mm_core *c, uint64_t coming)
 		struct mm_c_tenant *t = waiting[i];
 		struct mm_c_part *a = &c->market->part[t->account];
 
-		if (kv_demand_is_covered(t, mm_c_kv_due(c, t), waits_for_any(c, t), &coming, a))
+		if (kv_demand_is_covered(t, mm_c_kv_due(c, t), waits_for_any(c, t), &coming, a) ||
+		    turn_awaits_kv(c, t))
 			continue;
 		mm_c_kv_deny(c, t,
 			     mm_c_quota_binds(c, t) && a->room < t->kv.chunk_pages ? -EDQUOT
 										   : -ENOSPC);
 	}
 	MM_FOREACH_TENANT(c, t)
-		if (t->life == MM_LIFE_LIVE && t->demand->wanted > t->kv.held && !mm_c_kv_due(c, t))
+		if (t->life == MM_LIFE_LIVE && t->demand->wanted > t->kv.held &&
+		    !mm_c_kv_due(c, t) && !turn_awaits_kv(c, t))
 			mm_c_kv_deny(c, t, -ENOSPC);
 }

@@ -12,8 +12,11 @@
 
 #include "mmd/core/book/book.h"
 
-/* Grants chunks from free pages beyond @kept. */
-void mm_c_kv_demands_serve(struct mm_core *c, uint64_t kept);
+/*
+ * Grants chunks from free pages beyond @kept, and to tenants that have some beyond @layers, too:
+ * pages that are kept for layers.
+ */
+void mm_c_kv_demands_serve(struct mm_core *c, uint64_t kept, uint64_t layers);
 /*
  * In order of rank, tenants whose demand is covered by @coming pages go on waiting, and the others
  * are denied; so are those that may have no more by their target or the policy.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/market/lend.h"
 
+#include <string.h>
+
 #include "libclient/base/base.h"
 #include "mmd/core/book/quota.h"
 #include "mmd/core/market/demand.h"
@@ -63,18 +65,20 @@ static uint64_t chunks_could_give(const struct mm_core *c, const struct mm_c_ten
 	return used < t->kv.held ? (t->kv.held - used) * t->kv.chunk_pages : 0;
 }
 
-uint64_t mm_c_could_give(const struct mm_core *c, uint32_t account)
+void mm_c_could_give(const struct mm_core *c, struct mm_c_gives *ret_gives)
 {
-	uint64_t pages = 0;
-
+	ret_gives->all = 0;
+	memset(ret_gives->of, 0, c->accounts_end * sizeof(*ret_gives->of));
 	MM_FOREACH_TENANT(c, t) {
-		if (t->life != MM_LIFE_LIVE || t->kicked ||
-		    (account != MM_DOMAIN_NONE && t->account != account))
+		uint64_t pages = 0;
+
+		if (t->life != MM_LIFE_LIVE || t->kicked)
 			continue;
 		pages += c->market->policy->lends ? layers_could_give(t) : 0;
 		pages += c->market->policy->kv_static ? 0 : chunks_could_give(c, t);
+		ret_gives->of[t->account] += pages;
+		ret_gives->all += pages;
 	}
-	return pages;
 }
 
 bool mm_c_any_without_kv(const struct mm_core *c)

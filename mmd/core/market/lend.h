@@ -11,6 +11,12 @@
 
 #include "mmd/core/book/book.h"
 
+/* Pages that tenants could give. */
+struct mm_c_gives {
+	uint64_t all;
+	uint64_t of[MM_CORE_ACCOUNTS_MAX]; /* by account */
+};
+
 /* Returns whether @t's plan may be changed now, by the operator or the controller. */
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t);
 /* Returns whether the controller may change @t's plan now. */
@@ -23,9 +29,9 @@ uint32_t mm_c_alpha_next(const struct mm_c_tenant *t);
  */
 uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages);
 /*
- * Returns the most pages that tenants of @account (MM_DOMAIN_NONE: of any) could give by the
- * policy: their layers, and empty chunks of those that are idle.
+ * Computes the most pages that tenants could give by the policy: their layers, and empty chunks of
+ * those that are idle.
  */
-uint64_t mm_c_could_give(const struct mm_core *c, uint32_t account);
+void mm_c_could_give(const struct mm_core *c, struct mm_c_gives *ret_gives);
 /* Returns whether some tenant waits for its first chunk; that precedes the return of layers. */
 bool mm_c_any_without_kv(const struct mm_core *c);

@@ -17,7 +17,8 @@
 struct mm_c_earmark {
 	uint32_t alpha;    /* the target that they are kept for */
 	uint64_t pages;    /* 0: none are kept */
-	uint64_t until_ns; /* then as many layers return as there are pages for */
+	uint64_t most;     /* that were there at the last progress */
+	uint64_t until_ns; /* then, without progress, as many return as there are pages for */
 	bool expired;      /* nothing more is kept until the target changes */
 };
 
@@ -28,8 +29,6 @@ struct mm_c_lends {
 	uint64_t stuck_until_ns; /* a target could not be reached: until then none is expected */
 	uint64_t big_pages;      /* that are kept for its model or the operator's plan */
 
-	uint64_t active_ns; /* when it was active, at the last look */
-	uint64_t idle_mean_ns;
 	uint32_t hungry_permille, late_permille;
 	uint64_t requests_done, requests_late; /* at the last sample */
 	struct mm_c_points points;

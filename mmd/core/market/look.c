@@ -54,21 +54,6 @@ static void hungry_sample(struct mm_c_tenant *t, uint64_t samples)
 		*hungry -= (uint32_t)mm_div_up(*hungry - now, SMOOTH_PART);
 }
 
-static uint64_t mean_smooth(uint64_t mean, uint64_t sample, uint64_t part)
-{
-	return mean ? mean - mean / part + sample / part : MM_MAX(sample, 1);
-}
-
-static void idle_sample(const struct mm_core *c, struct mm_c_tenant *t)
-{
-	struct mm_c_lends *lends = t->lends;
-
-	if (lends->active_ns && t->load.active_ns > lends->active_ns + c->opts.idle_ns)
-		lends->idle_mean_ns = mean_smooth(
-			lends->idle_mean_ns, t->load.active_ns - lends->active_ns, SMOOTH_PART);
-	lends->active_ns = t->load.active_ns;
-}
-
 /* Requests that ended since the last sample count as one, however many they are. */
 static void late_sample(struct mm_c_tenant *t)
 {
@@ -97,10 +82,7 @@ static void tenants_sample(struct mm_core *c)
 	if (samples)
 		c->market->sampled_ns = c->now_ns;
 	MM_FOREACH_TENANT(c, t) {
-		if (t->life != MM_LIFE_LIVE)
-			continue;
-		idle_sample(c, t);
-		if (!samples)
+		if (t->life != MM_LIFE_LIVE || !samples)
 			continue;
 		hungry_sample(t, samples);
 		late_sample(t);
@@ -167,7 +149,8 @@ static void look_at_kv(const struct mm_core *c, const struct mm_c_tenant *t,
 	v->kv_share = t->kv.share;
 	v->kv_limit = MM_MIN(d->wanted_max, t->kv.chunks_max);
 	v->reclaims = t->features & MM_FEAT_RECLAIM;
-	v->gives = v->reclaims && (mm_c_kv_is_responsive(t) ||
+	/* One that has time to answer for the first time is not deaf: its target stays. */
+	v->gives = v->reclaims && ((v->asked && !d->unresponsive) || mm_c_kv_is_responsive(t) ||
 				   c->now_ns >= d->reclaim_until_ns + mm_c_time(c, DEAF_NS));
 	v->swap_bytes = t->swap->bytes;
 	v->kv_used = (uint32_t)used_chunks(t);
@@ -194,7 +177,6 @@ static void look_at_work(const struct mm_core *c, const struct mm_c_tenant *t,
 	v->hungry_permille = t->lends->hungry_permille;
 	v->active_ns = t->load.active_ns;
 	v->stepped_ns = t->load.stepped_ns;
-	v->idle_mean_ns = t->lends->idle_mean_ns;
 	v->home_mean_ns = t->turn->home_ns_mean;
 	v->active = c->now_ns - t->load.active_ns < c->opts.idle_ns || mm_c_kv_unmet(t) ||
 		    mm_c_turn_pending(c, t);
@@ -348,7 +330,6 @@ static void view_undilate(struct mm_view *v, uint64_t scale)
 		t->largest_ns /= scale;
 		t->active_ns /= scale;
 		t->stepped_ns /= scale;
-		t->idle_mean_ns /= scale;
 		t->home_mean_ns /= scale;
 		t->turn_since_ns /= scale;
 		t->quantum_ns /= scale;

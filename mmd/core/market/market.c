@@ -15,6 +15,7 @@ struct mm_market *mm_market_create(uint32_t tenants, uint32_t accounts)
 	m->view.tenant = calloc(tenants, sizeof(*m->view.tenant));
 	m->view.account = calloc(accounts, sizeof(*m->view.account));
 	m->targets.tenant = calloc(tenants, sizeof(*m->targets.tenant));
+	m->targets.memory_of = MM_NO_TENANT;
 	/* No revision of the core equals this, so both are computed at first use. */
 	m->expected.coming = m->sums.coming = UINT64_MAX;
 	if (m->demand && m->lends && m->tenant_turn && m->view.tenant && m->view.account &&
@@ -37,7 +38,7 @@ void mm_market_destroy(struct mm_market *m)
 	free(m);
 }
 
-void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index)
+void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index, uint64_t now_ns)
 {
 	t->demand = &m->demand[index];
 	t->lends = &m->lends[index];
@@ -45,6 +46,10 @@ void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index)
 	*t->demand = (struct mm_demand){ 0 };
 	*t->lends = (struct mm_c_lends){ 0 };
 	*t->turn = (struct mm_c_turn){ 0 };
+	m->memory.taken_ns[index] = 0;
+	m->memory.memory_was_ns[index] = now_ns;
+	if (m->memory.memory_of == index)
+		m->memory.memory_of = MM_NO_TENANT;
 	m->targets.tenant[index] =
 		(struct mm_target){ .kv_most = UINT32_MAX, .kv_keep = UINT32_MAX };
 }

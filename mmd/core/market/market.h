@@ -51,5 +51,9 @@ struct mm_market {
 struct mm_market *mm_market_create(uint32_t tenants, uint32_t accounts);
 /* Frees @market, which may be NULL. */
 void mm_market_destroy(struct mm_market *market);
-/* Points a new tenant at @index to its parts, and clears them. */
-void mm_market_join(struct mm_market *market, struct mm_c_tenant *t, uint32_t index);
+/*
+ * Points a new tenant at @index to its parts, and clears them. @now_ns: on the clock of decisions,
+ * which knows no scale of time.
+ */
+void mm_market_join(struct mm_market *market, struct mm_c_tenant *t, uint32_t index,
+		    uint64_t now_ns);

@@ -3,11 +3,14 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/market/away.h"
+#include "mmd/core/market/rotate.h"
 #include "mmd/core/market/value.h"
 
 #define DWELL_NS     MM_NS_PER_S
-#define TURN_MOST_NS (10 * MM_NS_PER_S)
-#define FOLLOW_NS    (5 * MM_NS_PER_S) /* that memory is on its way for a turn at most */
+#define DWELL_OVER   300 /* permille of demand over supply for turns after DWELL_NS */
+#define GOALS_NS     (10 * MM_NS_PER_S) /* the least between two changes where there are goals */
+#define GOALS_PART   10                 /* of a goal, by which the other mode must meet it */
+#define TURN_MOST_NS (20 * MM_NS_PER_S)
 
 /* Memory that all who have work want; a model that is idle may come back any time. */
 static uint64_t demand_of(const struct mm_draft *d)
@@ -28,7 +31,7 @@ static uint64_t supply_of(struct mm_draft *d, const struct mm_market_memory *mem
 {
 	uint64_t sum = d->pages;
 
-	mm_draft_roles(d, true, !memory->beside, MM_NO_TENANT);
+	mm_draft_roles(d, true, MM_NO_TENANT);
 	mm_away_decide(d, memory);
 	for (uint32_t i = 0; i < d->n; i++)
 		if (d->row[i].role == MM_ROLE_COMPUTES)
@@ -47,6 +50,21 @@ static uint64_t beside_tpot_ns(const struct mm_draft_row *row, uint64_t steps_ns
 	return step_ns + step_ns / 1000 * MM_MIN(slow, 10000u);
 }
 
+/* The mode that is not in force must meet a goal by a margin: it is not measured but expected. */
+static bool goal_missed(uint64_t ns, uint64_t goal_ns, bool in_force)
+{
+	return goal_ns && ns > (in_force ? goal_ns : goal_ns - goal_ns / GOALS_PART);
+}
+
+/* Goals for a first token make turns shorter, down to half of what a rotation pays for. */
+static uint64_t turn_expected_ns(const struct mm_draft *d, const struct mm_view_tenant *t)
+{
+	uint64_t home = MM_MIN(t->home_mean_ns, (uint64_t)TURN_MOST_NS);
+	uint64_t turn = home * 1000 / MM_MAX(d->view->turn_cost_permille, 1u);
+
+	return MM_MAX(t->quantum_ns, MM_MIN(turn, (uint64_t)TURN_MOST_NS) / 2);
+}
+
 /* Returns the weights of who misses its goals: @ret_turns in turns, @ret_beside side by side. */
 static void goals_missed(const struct mm_draft *d, bool beside, uint64_t *ret_beside,
 			 uint64_t *ret_turns)
@@ -57,18 +75,18 @@ static void goals_missed(const struct mm_draft *d, bool beside, uint64_t *ret_be
 	for (uint32_t i = 0; i < d->n; i++)
 		if (d->row[i].works) {
 			steps_ns += d->row[i].t->step_ns;
-			turn_ns += MM_MAX(d->row[i].t->quantum_ns, d->row[i].t->home_mean_ns * 10);
+			turn_ns += turn_expected_ns(d, d->row[i].t);
 		}
 	for (uint32_t i = 0; i < d->n; i++) {
 		const struct mm_draft_row *row = &d->row[i];
 		const struct mm_view_tenant *t = row->t;
-		uint64_t own_ns = MM_MAX(t->quantum_ns, t->home_mean_ns * 10);
+		uint64_t own_ns = turn_expected_ns(d, t);
 
 		if (!row->works)
 			continue;
-		if (t->goal_tpot_ns && beside_tpot_ns(row, steps_ns, beside) > t->goal_tpot_ns)
+		if (goal_missed(beside_tpot_ns(row, steps_ns, beside), t->goal_tpot_ns, beside))
 			*ret_beside += t->weight;
-		if (t->goal_ttft_ns && turn_ns - own_ns > t->goal_ttft_ns)
+		if (goal_missed(turn_ns - own_ns, t->goal_ttft_ns, !beside))
 			*ret_turns += t->weight;
 	}
 }
@@ -85,80 +103,70 @@ static bool wants_turns(const struct mm_draft *d, bool beside, struct mm_targets
 	return targets->demand * 1000 >= targets->supply * MM_MODE_BESIDE_BELOW;
 }
 
-/* The other mode is entered when all has spoken for it for a while. */
-static void mode_change(const struct mm_view *view, struct mm_market_memory *memory, bool beside)
+static bool goals_count(const struct mm_draft *d)
 {
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].works && (d->row[i].t->goal_tpot_ns || d->row[i].t->goal_ttft_ns))
+			return true;
+	return false;
+}
+
+/*
+ * Returns for how long all must speak for the other mode. Turns cost rotations, and all wait for
+ * theirs: the less the demand is over the supply, the more likely it soon is not, without them.
+ */
+static uint64_t dwell_ns(const struct mm_targets *targets, bool beside)
+{
+	uint64_t over = targets->demand > targets->supply ? targets->demand - targets->supply : 0;
+	uint64_t permille = over * 1000 / MM_MAX(targets->supply, 1u);
+
+	if (beside || targets->missed_beside != targets->missed_turns || permille >= DWELL_OVER)
+		return DWELL_NS;
+	return DWELL_NS * DWELL_OVER / MM_MAX(permille, 1u);
+}
+
+/*
+ * The other mode is entered when all has spoken for it for a while. Steps are not the same in both
+ * modes, so that each may seem to miss the goals that the other would meet: where there are goals,
+ * a mode stays for longer.
+ */
+static void mode_change(const struct mm_draft *d, struct mm_market_memory *memory,
+			const struct mm_targets *targets, bool beside)
+{
+	const struct mm_view *view = d->view;
+	uint64_t since_ns = view->now_ns - memory->mode_changed_ns;
+
 	if (beside == memory->beside) {
 		memory->mode_since_ns = 0;
 		return;
 	}
 	if (!memory->mode_since_ns)
 		memory->mode_since_ns = MM_MAX(view->now_ns, 1u);
-	if (view->now_ns - memory->mode_since_ns < DWELL_NS)
+	if (view->now_ns - memory->mode_since_ns < dwell_ns(targets, beside))
+		return;
+	if (memory->mode_changed_ns && d->joined > 1 && goals_count(d) && since_ns < GOALS_NS)
 		return;
 	memory->beside = beside;
+	memory->mode_changed_ns = MM_MAX(view->now_ns, 1u);
 	memory->mode_since_ns = 0;
 }
 
 /* ---- whose turn memory is for ---- */
 
-static const struct mm_view_tenant *turn_tenant(const struct mm_draft *d, uint32_t index)
+/* Returns who has the turn, or has the next one if nobody does; MM_NO_TENANT: nobody. */
+static uint32_t turn_now(const struct mm_draft *d)
 {
-	for (uint32_t i = 0; i < d->n; i++)
-		if (d->row[i].works && d->row[i].t->index == index &&
-		    d->row[i].t->turn != MM_VIEW_NO_TURNS)
-			return d->row[i].t;
-	return NULL;
-}
-
-/* Returns who has the turn, or has the next one if nobody does; NULL: nobody. */
-static const struct mm_view_tenant *turn_now(const struct mm_draft *d)
-{
-	const struct mm_view_tenant *next = NULL;
+	uint32_t next = MM_NO_TENANT;
 
 	for (uint32_t i = 0; i < d->n; i++) {
 		const struct mm_view_tenant *t = d->row[i].t;
 
 		if (t->turn == MM_VIEW_HOLDS)
-			return t;
+			return t->index;
 		if (t->turn == MM_VIEW_WAITS && !t->place)
-			next = t;
+			next = t->index;
 	}
 	return next;
-}
-
-/* An engine that says nothing of its requests computes if it runs steps. */
-static bool turn_in_use(const struct mm_view_tenant *t, uint64_t since_ns)
-{
-	return t->running || t->stepped_ns > since_ns;
-}
-
-/*
- * Memory follows the turn, but not while it is still on its way to whom it was for: who cannot
- * compute for want of memory gives its turn back at once, and what came for it would go to and fro.
- */
-static void turn_follow(const struct mm_draft *d, struct mm_market_memory *memory)
-{
-	const struct mm_view_tenant *now = turn_now(d), *was;
-
-	was = memory->beside ? NULL : turn_tenant(d, memory->turn_of);
-	if (memory->beside || (!now && !was)) {
-		memory->turn_of = MM_NO_TENANT;
-		return;
-	}
-	if (was && was->turn == MM_VIEW_HOLDS) {
-		memory->turn_held = true;
-		memory->turn_used = memory->turn_used || turn_in_use(was, memory->turn_of_ns);
-	}
-	if (!now || now == was)
-		return;
-	if (was && !memory->turn_used && !turn_in_use(now, now->turn_since_ns) &&
-	    memory->turn_held && d->view->now_ns - memory->turn_of_ns < FOLLOW_NS)
-		return;
-	memory->turn_of = now->index;
-	memory->turn_of_ns = d->view->now_ns;
-	memory->turn_held = now->turn == MM_VIEW_HOLDS;
-	memory->turn_used = memory->turn_held && turn_in_use(now, now->turn_since_ns);
 }
 
 void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct mm_targets *targets)
@@ -167,22 +175,24 @@ void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct 
 	bool may_turns = view->may_turns && view->joined;
 
 	memory->beside = memory->chosen ? memory->beside : view->may_beside;
-	memory->turn_of = memory->chosen ? memory->turn_of : MM_NO_TENANT;
 	memory->chosen = true;
 	targets->missed_beside = targets->missed_turns = 0;
+	mm_rotate_works(d, memory);
 	targets->demand = demand_of(d);
 	targets->supply = supply_of(d, memory);
 	if (!view->may_beside || !may_turns) {
 		memory->beside = !may_turns;
 		memory->mode_since_ns = 0;
 	} else if (d->joined < 2) {
-		mode_change(view, memory, true);
+		mode_change(d, memory, targets, true);
 	} else {
-		mode_change(view, memory, !wants_turns(d, memory->beside, targets));
+		mode_change(d, memory, targets, !wants_turns(d, memory->beside, targets));
 	}
-	turn_follow(d, memory);
-	targets->turn_of = memory->turn_of;
-	mm_draft_roles(d, memory->beside, false, memory->turn_of);
+	targets->turn_of = memory->beside ? MM_NO_TENANT : turn_now(d);
+	targets->memory_of = mm_rotate_choose(d, memory, targets);
+	d->rotates = targets->memory_of != MM_NO_TENANT;
+	mm_draft_roles(d, memory->beside && !d->rotates,
+		       d->rotates ? targets->memory_of : targets->turn_of);
 }
 
 /* ---- the length of a turn ---- */

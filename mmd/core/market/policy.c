@@ -15,12 +15,10 @@ static void policy_decide_static(const struct mm_view *v, struct mm_market_memor
 static void policy_decide_elastic(const struct mm_view *v, struct mm_market_memory *memory,
 				  struct mm_targets *targets)
 {
-	uint64_t got = 0;
+	uint64_t got;
 
 	mm_simple_begin(v, targets);
-	for (uint32_t i = 0; i < v->n_accounts; i++)
-		got += mm_simple_take_chunks(v, targets, v->account[i].owes + v->account[i].lacks,
-					     i, true);
+	got = mm_simple_take_owed(v, targets);
 	mm_simple_take_chunks(v, targets, v->short_pages, MM_SIMPLE_ALL, true);
 	if (!got)
 		mm_simple_give_back(v, memory, targets);
@@ -28,55 +26,57 @@ static void policy_decide_elastic(const struct mm_view *v, struct mm_market_memo
 
 /*
  * Returns how many chunks @t may have whatever is decided: what is free of its account's min, and
- * one if it has none, since it cannot do anything without.
+ * one if it has none, since it cannot do anything without. What it is asked for does not count: it
+ * would be granted again as soon as it is released. Within a min nothing is taken.
  */
-static uint64_t chunks_assured(const struct mm_view *v, const struct mm_view_tenant *t)
+static uint64_t chunks_assured(const struct mm_view *v, const struct mm_view_tenant *t,
+			       const struct mm_target *target)
 {
 	const struct mm_view_account *a = &v->account[t->account];
 	uint64_t own = a->min_pages > a->charged ? a->min_pages - a->charged : 0;
 
 	if (!t->chunk_pages)
 		return 0;
-	return MM_MAX(t->kv_held + own / t->chunk_pages, 1);
+	if (own >= t->chunk_pages)
+		return t->kv_held + own / t->chunk_pages;
+	return MM_MAX(MM_MIN(t->kv_held, target->kv_keep), 1u);
 }
 
-/* Returns the pages that tenants of @account give by their targets. */
-static uint64_t account_gives(const struct mm_view *v, const struct mm_targets *targets,
-			      uint32_t account)
+/* Returns the pages that @t gives by its target. */
+static uint64_t target_gives(const struct mm_view_tenant *t, const struct mm_target *target)
 {
-	uint64_t sum = 0;
+	uint64_t pages = 0;
 
-	for (uint32_t i = 0; i < v->n_tenants; i++) {
-		const struct mm_view_tenant *t = &v->tenant[i];
-		const struct mm_target *target = &targets->tenant[t->index];
-
-		if (t->account != account)
-			continue;
-		if (target->kv_keep < t->kv_held)
-			sum += (uint64_t)(t->kv_held - target->kv_keep) * t->chunk_pages;
-		if (target->alpha > t->alpha_next)
-			sum += (uint64_t)(target->alpha - t->alpha_next) * t->layer_pages;
-	}
-	return sum;
+	if (target->kv_keep < t->kv_held)
+		pages += (uint64_t)(t->kv_held - target->kv_keep) * t->chunk_pages;
+	if (target->alpha > t->alpha_next)
+		pages += (uint64_t)(target->alpha - t->alpha_next) * t->layer_pages;
+	return pages;
 }
 
 /* An account that owes pages gives layers, too, where its tenants' KV does not suffice. */
 static void accounts_give_layers(const struct mm_view *v, struct mm_targets *targets)
 {
+	uint64_t gives[MM_CORE_ACCOUNTS_MAX] = { 0 };
+
+	for (uint32_t i = 0; i < v->n_tenants; i++)
+		gives[v->tenant[i].account] +=
+			target_gives(&v->tenant[i], &targets->tenant[v->tenant[i].index]);
 	for (uint32_t i = 0; i < v->n_tenants; i++) {
 		const struct mm_view_tenant *t = &v->tenant[i];
 		struct mm_target *target = &targets->tenant[t->index];
-		uint64_t owes = v->account[t->account].owes, gives, more;
+		uint64_t owes = v->account[t->account].owes, *given = &gives[t->account], more;
 		uint32_t alpha = MM_MAX(target->alpha, t->alpha_next);
 
 		if (!owes || !t->lends || alpha >= t->alpha_max)
 			continue;
-		gives = account_gives(v, targets, t->account);
-		more = owes > gives ? mm_div_up(owes - gives, t->layer_pages) : 0;
+		more = owes > *given ? mm_div_up(owes - *given, t->layer_pages) : 0;
 		if (!more)
 			continue;
+		*given -= target_gives(t, target);
 		target->alpha = alpha + (uint32_t)MM_MIN(more, t->alpha_max - alpha);
 		target->why = MM_WHY_OWES;
+		*given += target_gives(t, target);
 	}
 }
 
@@ -93,7 +93,8 @@ static void policy_decide_market(const struct mm_view *v, struct mm_market_memor
 		if (!v->reversion)
 			target->alpha = MM_MAX(target->alpha, v->tenant[i].alpha_next);
 		target->kv_most = (uint32_t)MM_MIN(
-			MM_MAX(chunks_assured(v, &v->tenant[i]), target->kv_most), UINT32_MAX);
+			MM_MAX(chunks_assured(v, &v->tenant[i], target), target->kv_most),
+			UINT32_MAX);
 	}
 	accounts_give_layers(v, targets);
 }

@@ -40,5 +40,5 @@ bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		return mm_c_turn_pending(c, b);
 	if (!tenant_is_starved(c, a) && of_a->served != of_b->served)
 		return of_a->served < of_b->served;
-	return a->demand->order < b->demand->order;
+	return a->demand->order != b->demand->order ? a->demand->order < b->demand->order : a < b;
 }

@@ -15,9 +15,10 @@
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/sets.h"
 
-#define RETURN_TRIES 3
-#define STUCK_NS     (2 * MM_NS_PER_S)
-#define TAKE_PART    4 /* of what a target leaves to take: less is not worth a change */
+#define RETURN_TRIES  3
+#define STUCK_NS      (2 * MM_NS_PER_S)
+#define PROGRESS_PART 16 /* of the pages of an earmark: fewer are no progress */
+#define TAKE_PART     4  /* of what a target leaves to take: less is not worth a change */
 
 static const struct mm_target *target_of(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -115,16 +116,25 @@ static uint64_t return_need(const struct mm_core *c, struct mm_c_tenant *t)
 	return mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), UINT64_MAX, &set);
 }
 
-static void earmark_renew(struct mm_core *c, struct mm_c_tenant *t)
+/*
+ * An earmark lasts as long as it makes progress: a part more of its pages is there each time, or it
+ * is not its turn yet.
+ */
+static void earmark_renew(struct mm_core *c, struct mm_c_tenant *t, uint64_t have, bool later)
 {
 	struct mm_c_earmark *mark = &t->lends->earmark;
 	uint32_t alpha = target_alpha(c, t);
+	uint64_t until_ns = c->now_ns + mm_c_time(c, MM_EARMARK_NS);
 
 	if (mark->alpha != alpha || (!mark->pages && !mark->expired))
-		*mark = (struct mm_c_earmark){ .alpha = alpha,
-					       .until_ns =
-						       c->now_ns + mm_c_time(c, MM_EARMARK_NS) };
+		*mark = (struct mm_c_earmark){ .alpha = alpha, .until_ns = until_ns };
 	mark->pages = return_need(c, t);
+	have = MM_MIN(have, mark->pages);
+	if (!mark->expired &&
+	    (later || have >= mark->most + mm_div_up(mark->pages, PROGRESS_PART))) {
+		mark->most = have;
+		mark->until_ns = until_ns;
+	}
 	if (c->now_ns < mark->until_ns || mark->expired)
 		return;
 	mark->expired = true;
@@ -132,7 +142,7 @@ static void earmark_renew(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /* Keeps pages for @t's layers, or begins their return. Returns how many pages are kept. */
-static uint64_t return_or_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
+static uint64_t return_or_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept, bool later)
 {
 	struct mm_c_earmark *mark = &t->lends->earmark;
 	uint64_t keep = kept + c->market->targets.keep_free, have, coming;
@@ -141,8 +151,8 @@ static uint64_t return_or_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_
 		mark->pages = 0;
 		return 0;
 	}
-	earmark_renew(c, t);
 	have = mm_c_free_pages(c) > keep ? mm_c_free_pages(c) - keep : 0;
+	earmark_renew(c, t, have, later);
 	coming = mm_c_supply(c) - mm_c_free_pages(c);
 	if (!mm_c_lends_by_itself(c, t))
 		return mark->expired ? 0 : MM_MIN(mark->pages, have);
@@ -162,14 +172,17 @@ uint64_t mm_c_layers_return(struct mm_core *c, uint64_t kept)
 	struct mm_c_tenant *list[MM_CORE_TENANTS_MAX];
 	uint32_t n = returns_list(c, false, list);
 	uint64_t sum = kept;
+	bool later = false;
 
 	MM_FOREACH_TENANT(c, t)
 		if (!has_target(t) || mm_c_alpha_next(t) <= target_alpha(c, t) ||
 		    target_of(c, t)->first == MM_FIRST_IDLE)
 			t->lends->earmark = (struct mm_c_earmark){ 0 };
-	for (uint32_t i = 0; i < n; i++)
-		sum += return_or_keep(c, list[i], sum);
-	return mm_c_any_without_kv(c) ? 0 : sum - kept;
+	for (uint32_t i = 0; i < n; i++) {
+		sum += return_or_keep(c, list[i], sum, later);
+		later |= list[i]->lends->earmark.pages && !list[i]->lends->earmark.expired;
+	}
+	return sum - kept;
 }
 
 /* ---- memory is taken ---- */

@@ -8,8 +8,9 @@
  *            target says, and nothing that an account needs within its min.
  * Earmarks:  Pages for layers that are to return are kept, in the order of `first`, whoever holds
  *            the turn meanwhile, until the change begins, the target changes, or MM_EARMARK_NS have
- *            passed: then as many return as there are pages for, and no more are kept for that
- *            target. What could not be done the next view says.
+ *            passed in which less than a part of them came: then as many return as there are pages
+ *            for, and no more are kept for that target. The time of one begins when those before
+ *            it have theirs. What could not be done the next view says.
  * Ownership: struct mm_c_lends has the earmarks.
  * Threading: core thread only.
  */

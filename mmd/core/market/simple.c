@@ -8,6 +8,7 @@ void mm_simple_begin(const struct mm_view *v, struct mm_targets *targets)
 	targets->again_ns = UINT64_MAX;
 	targets->beside = targets->as_needed = targets->chunks_for_layers = false;
 	targets->turn_ns = targets->keep_free = 0;
+	targets->memory_of = MM_NO_TENANT;
 	for (uint32_t i = 0; i < v->n_tenants; i++)
 		targets->tenant[v->tenant[i].index] =
 			(struct mm_target){ .alpha = v->tenant[i].alpha_next,
@@ -44,6 +45,25 @@ static uint32_t empty_chunks_of(const struct mm_view_tenant *t, bool slack)
 	return used < t->kv_held ? t->kv_held - used : 0;
 }
 
+/* Reclaims empty chunks of @t. Returns how many pages will come. */
+static uint64_t tenant_take_chunks(const struct mm_view *v, struct mm_targets *targets,
+				   const struct mm_view_tenant *t, uint64_t short_pages,
+				   uint32_t account, bool idle_only)
+{
+	struct mm_target *target = &targets->tenant[t->index];
+	uint64_t chunks = empty_chunks_of(t, !idle_only);
+
+	if (t->asked || !chunks || target->kv_keep != UINT32_MAX ||
+	    (idle_only && !mm_view_is_idle(t)))
+		return 0;
+	chunks = MM_MIN(chunks, mm_div_up(short_pages, t->chunk_pages));
+	chunks = MM_MIN(chunks, mm_simple_may_give(v, t, t->chunk_pages, account));
+	if (!chunks)
+		return 0;
+	target->kv_keep = t->kv_held - (uint32_t)chunks;
+	return t->gives * chunks * t->chunk_pages;
+}
+
 uint64_t mm_simple_take_chunks(const struct mm_view *v, struct mm_targets *targets,
 			       uint64_t short_pages, uint32_t account, bool idle_only)
 {
@@ -51,20 +71,31 @@ uint64_t mm_simple_take_chunks(const struct mm_view *v, struct mm_targets *targe
 
 	for (uint32_t i = 0; i < v->n_tenants && got < short_pages; i++) {
 		const struct mm_view_tenant *t = &v->tenant[i];
-		struct mm_target *target = &targets->tenant[t->index];
-		uint64_t chunks = empty_chunks_of(t, !idle_only);
 
-		if ((account != MM_SIMPLE_ALL && t->account != account) || t->asked || !chunks ||
-		    target->kv_keep != UINT32_MAX || (idle_only && !mm_view_is_idle(t)))
-			continue;
-		chunks = MM_MIN(chunks, mm_div_up(short_pages - got, t->chunk_pages));
-		chunks = MM_MIN(chunks, mm_simple_may_give(v, t, t->chunk_pages, account));
-		if (!chunks)
-			continue;
-		target->kv_keep = t->kv_held - (uint32_t)chunks;
-		got += t->gives * chunks * t->chunk_pages;
+		if (account == MM_SIMPLE_ALL || t->account == account)
+			got += tenant_take_chunks(v, targets, t, short_pages - got, account,
+						  idle_only);
 	}
 	return got;
+}
+
+uint64_t mm_simple_take_owed(const struct mm_view *v, struct mm_targets *targets)
+{
+	uint64_t owed[MM_CORE_ACCOUNTS_MAX], sum = 0;
+
+	for (uint32_t i = 0; i < v->n_accounts; i++)
+		owed[i] = v->account[i].owes + v->account[i].lacks;
+	for (uint32_t i = 0; i < v->n_tenants; i++) {
+		const struct mm_view_tenant *t = &v->tenant[i];
+		uint64_t *left = &owed[t->account], got;
+
+		if (!*left)
+			continue;
+		got = tenant_take_chunks(v, targets, t, *left, t->account, true);
+		*left -= MM_MIN(got, *left);
+		sum += got;
+	}
+	return sum;
 }
 
 /* ---- giving back ---- */

@@ -21,6 +21,11 @@ void mm_simple_begin(const struct mm_view *view, struct mm_targets *targets);
  */
 uint64_t mm_simple_take_chunks(const struct mm_view *view, struct mm_targets *targets,
 			       uint64_t short_pages, uint32_t account, bool idle_only);
+/*
+ * Reclaims empty chunks of idle tenants of each account, as many as it owes or only they can give.
+ * Returns how many pages will come.
+ */
+uint64_t mm_simple_take_owed(const struct mm_view *view, struct mm_targets *targets);
 /* Returns how many units of @pages @t may give to tenants of @account. */
 uint64_t mm_simple_may_give(const struct mm_view *view, const struct mm_view_tenant *t,
 			    uint64_t pages, uint32_t account);

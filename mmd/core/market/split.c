@@ -9,7 +9,9 @@
 #define SLACK_PART  8    /* of what it uses that a tenant with work may hold empty */
 #define SEVERE_SLOW 1000 /* permille from which KV in use is asked back for layers */
 #define RECALL_PART 32   /* of KV in use beyond shares: the most that is asked back at once */
+#define OWN_PART    2    /* of its share that stays with who lacks layers */
 #define LEVEL_SCALE 1024 /* of a level of KV for each unit of weight */
+#define PART_SCALE  (UINT64_C(1) << 20)
 
 static uint64_t share_pages(const struct mm_draft_row *row)
 {
@@ -118,29 +120,78 @@ static uint64_t waiting_take(struct mm_draft *d, enum mm_role role, uint64_t lac
 	return lacking;
 }
 
-/* Returns what is lacking of shares of who computes, and of layers without which it hardly does. */
-static uint64_t entitled_pages(const struct mm_draft *d)
+/* Returns what is lacking of shares of who computes. */
+static uint64_t shares_lacking(const struct mm_draft *d)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < d->n; i++) {
 		const struct mm_draft_row *row = &d->row[i];
-		uint32_t now = row->t->alpha_next, slow;
 
-		if (row->role != MM_ROLE_COMPUTES)
-			continue;
-		sum += row->part > row->held ? row->part - row->held : 0;
-		slow = row->alpha < now ? mm_value_slow(row->t, now) : 0;
-		if (slow >= SEVERE_SLOW && slow > mm_value_clause(row->t))
-			sum += (uint64_t)(now - row->alpha) * row->t->layer_pages;
+		if (row->role == MM_ROLE_COMPUTES)
+			sum += row->part > row->held ? row->part - row->held : 0;
 	}
 	return sum;
 }
 
-/* Takes @pages of KV beyond shares, in use or not, in proportion to what is beyond. */
-static void surplus_take(struct mm_draft *d, uint64_t pages)
+/*
+ * Returns the pages that the return of layers without which @row hardly computes needs; with the
+ * last one, those of the slot besides, which come free only afterwards.
+ */
+static uint64_t layers_lacking(const struct mm_draft_row *row)
 {
-	uint64_t over = 0;
+	uint32_t now = row->t->alpha_next, slow;
+
+	if (row->role != MM_ROLE_COMPUTES || row->alpha >= now)
+		return 0;
+	slow = mm_value_slow(row->t, now);
+	if (slow < SEVERE_SLOW || slow <= mm_value_clause(row->t))
+		return 0;
+	return (uint64_t)(now - row->alpha) * row->t->layer_pages +
+	       (row->alpha ? 0 : row->t->slot_pages);
+}
+
+/* Returns the pages of the whole chunks nearest to @part of what @row has beyond its share. */
+static uint64_t surplus_part(const struct mm_draft_row *row, uint64_t part)
+{
+	uint64_t per = row->t->chunk_pages, pages = (row->low * part + PART_SCALE / 2) / PART_SCALE;
+
+	return per ? MM_MIN((pages + per / 2) / per, row->low / per) * per : 0;
+}
+
+static uint64_t surplus_sum(const struct mm_draft *d, uint64_t part)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		sum += surplus_part(&d->row[i], part);
+	return sum;
+}
+
+/* Returns the least part of what is beyond shares that makes @pages, if there is one. */
+static uint64_t surplus_find(const struct mm_draft *d, uint64_t pages)
+{
+	uint64_t low = 0, high = PART_SCALE;
+
+	while (low < high) {
+		uint64_t mid = low + (high - low) / 2;
+
+		if (surplus_sum(d, mid) >= pages)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low;
+}
+
+/*
+ * Takes @pages of KV beyond shares, in use or not, in proportion to what is beyond, but no more
+ * than one of @parts of that. Rounded up, each took a chunk at least: one with large chunks gave
+ * many times its part at each decision. Returns the pages that KV beyond shares cannot give.
+ */
+static uint64_t surplus_take(struct mm_draft *d, uint64_t pages, uint64_t parts)
+{
+	uint64_t over = 0, all = pages, part;
 
 	for (uint32_t i = 0; i < d->n; i++) {
 		struct mm_draft_row *row = &d->row[i];
@@ -150,16 +201,11 @@ static void surplus_take(struct mm_draft *d, uint64_t pages)
 				   : 0;
 		over += row->low;
 	}
-	/* A few at a time, so that requests end rather than leave. */
-	if (d->beside)
-		pages = MM_MIN(pages, mm_div_up(over, RECALL_PART));
-	for (uint32_t i = 0; i < d->n && over; i++) {
-		struct mm_draft_row *row = &d->row[i];
-		uint64_t part = (uint64_t)((unsigned __int128)row->low * pages / over);
-
-		keep_less(row, share_pages(row),
-			  MM_MIN(part + (part * over < row->low * pages), row->low));
-	}
+	pages = MM_MIN(pages, mm_div_up(over, parts));
+	part = over ? surplus_find(d, pages) : 0;
+	for (uint32_t i = 0; i < d->n && over; i++)
+		d->row[i].keep -= surplus_part(&d->row[i], part);
+	return all > over ? all - over : 0;
 }
 
 static uint64_t kept_sum(const struct mm_draft *d)
@@ -171,9 +217,40 @@ static uint64_t kept_sum(const struct mm_draft *d)
 	return sum;
 }
 
+/* Takes @pages of KV of those who lack layers, each for its own, down to a part of its share. */
+static void own_take(struct mm_draft *d, uint64_t layers, uint64_t pages)
+{
+	for (uint32_t i = 0; i < d->n && layers; i++) {
+		struct mm_draft_row *row = &d->row[i];
+		uint64_t own = layers_lacking(row) * pages / layers;
+
+		keep_less(row, share_pages(row) / OWN_PART, own);
+	}
+}
+
+/*
+ * KV returns for shares, and for layers: the budget is what layers leave that are home. In turns
+ * the pages of those layers are asked for besides, so that what is left of the turn has them early.
+ */
+static void entitled_take(struct mm_draft *d, uint64_t budget)
+{
+	uint64_t needed = kept_sum(d) + shares_lacking(d), most = shares_lacking(d), layers = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		layers += layers_lacking(&d->row[i]);
+	needed += d->beside ? 0 : layers;
+	most += layers;
+	if (needed <= budget || !most)
+		return;
+	/* A few at a time, so that requests end rather than leave. */
+	needed = surplus_take(d, MM_MIN(needed - budget, most),
+			      d->beside && !layers ? RECALL_PART : 1);
+	own_take(d, layers, MM_MIN(needed, layers));
+}
+
 static void take_for_wants(struct mm_draft *d, uint64_t budget)
 {
-	uint64_t lacking = kv_lacking(d, budget), entitled, kept;
+	uint64_t lacking = kv_lacking(d, budget);
 
 	if (lacking)
 		lacking = empties_take(d, lacking);
@@ -181,12 +258,8 @@ static void take_for_wants(struct mm_draft *d, uint64_t budget)
 		lacking = waiting_take(d, MM_ROLE_IDLE, lacking);
 		lacking = waiting_take(d, MM_ROLE_WAITS, lacking);
 	}
-	if (!lacking)
-		return;
-	entitled = entitled_pages(d);
-	kept = kept_sum(d);
-	if (entitled && kept + entitled > budget)
-		surplus_take(d, MM_MIN(kept + entitled - budget, entitled));
+	if (lacking)
+		entitled_take(d, budget);
 }
 
 static void account_role_take(struct mm_draft *d, enum mm_role role, bool shares, uint64_t *owes)
@@ -355,12 +428,43 @@ static void accounts_bound(struct mm_draft *d)
 	}
 }
 
+/*
+ * Shares that tenants of an account at its max lack can only come from its other tenants: from what
+ * these have beyond theirs, side by side a little at a time.
+ */
+static void accounts_take_for_shares(struct mm_draft *d)
+{
+	uint64_t need[MM_CORE_ACCOUNTS_MAX] = { 0 }, have[MM_CORE_ACCOUNTS_MAX] = { 0 };
+	uint64_t over[MM_CORE_ACCOUNTS_MAX] = { 0 };
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+		uint32_t a = row->t->account;
+
+		have[a] += mm_draft_resident(row, row->alpha) + row->keep;
+		over[a] += row->keep > share_pages(row) ? row->keep - share_pages(row) : 0;
+		if (row->role == MM_ROLE_COMPUTES && row->part > row->held)
+			need[a] += row->part - row->held;
+	}
+	for (uint32_t i = 0; i < d->view->n_accounts; i++) {
+		uint64_t most = d->view->account[i].max_pages;
+		uint64_t beyond = have[i] + need[i] > most ? have[i] + need[i] - most : 0;
+
+		need[i] = MM_MIN(need[i], beyond);
+		if (d->beside)
+			need[i] = MM_MIN(need[i], mm_div_up(over[i], RECALL_PART));
+	}
+	for (uint32_t k = 0; k < MM_ROLES; k++)
+		account_role_take(d, MM_ROLES - 1 - k, false, need);
+}
+
 void mm_split_decide(struct mm_draft *d)
 {
 	uint64_t models = models_sum(d), budget = d->pages > models ? d->pages - models : 0;
 
 	take_for_wants(d, budget);
 	accounts_take(d);
+	accounts_take_for_shares(d);
 	waiting_bound(d);
 	levels_give(d, budget);
 	accounts_bound(d);

@@ -31,7 +31,6 @@ enum mm_target_why {
 	MM_WHY_CLAUSE,      /* further layers would cost it more than its own KV gains it */
 	MM_WHY_CAP,         /* all that may be away are */
 	MM_WHY_IDLE,        /* it is idle: lends what others need */
-	MM_WHY_IDLE_DEAR,   /* it is idle, but its return would cost more than is gained */
 	MM_WHY_OFF_TURN,    /* it waits for its turn: lends all but what must stay */
 	MM_WHY_NEXT,        /* it has the next turn: layers return into room that nobody needs */
 	MM_WHY_HOLDER,      /* it has the turn */
@@ -64,8 +63,6 @@ struct mm_target {
 	int32_t worth, worth_more;
 	bool valued;           /* the layers were chosen by `value` */
 	struct mm_value value; /* what the choice compared them by */
-	uint32_t offered;      /* layers of an idle model in all, with what was considered last */
-	uint64_t loan_gain_ns, loan_cost_ns; /* of these: what they would gain, and cost later */
 };
 
 struct mm_targets {
@@ -77,6 +74,7 @@ struct mm_targets {
 	uint64_t keep_free; /* pages that layers which return leave free */
 	bool beside;        /* all who have work compute at once, else in turns */
 	uint32_t turn_of;   /* in turns: index of whom memory is for; MM_NO_TENANT: nobody */
+	uint32_t memory_of; /* side by side: index of whom memory is for; MM_NO_TENANT: all */
 	uint64_t turn_ns;   /* length of the holder's turn while others wait; 0: its own quantum */
 	/* For the operator: what the choice of the mode compared, in pages. */
 	uint64_t demand, supply;

@@ -315,17 +315,39 @@ static void tenant_queue_count(struct mm_core *c, struct mm_c_tenant *t)
 		c->market->turn.device_contended = true;
 }
 
+/* Returns the most that others may be charged while @a is queued. */
+static uint64_t account_bound(const struct mm_account *a, uint64_t ahead_ns)
+{
+	return a->used && a->turn.queued ? a->turn.charged_ns + time_weigh(a, ahead_ns)
+					 : UINT64_MAX;
+}
+
 /*
  * Charges are weighed when they are made, so after a change of weights one may be beyond the bound.
- * Lowers those to the bound.
+ * Lowers those to the bound, one after the other: a charge that was lowered bounds the next ones.
+ * Each is bounded by the least of all others, so the two least bounds say it for all of them.
  */
 static void account_charges_cap(struct mm_core *c)
 {
+	uint64_t least = UINT64_MAX, second = UINT64_MAX;
+	uint32_t of = MM_DOMAIN_NONE;
+
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		uint64_t bound = account_bound(&c->account[i], turn_ahead_ns(c));
+
+		second = MM_MIN(second, MM_MAX(bound, least));
+		of = bound < least ? i : of;
+		least = MM_MIN(least, bound);
+	}
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		struct mm_account *a = &c->account[i];
+		uint64_t others = i == of ? second : least;
 
-		a->turn.charged_ns = MM_MIN(a->turn.charged_ns,
-					    least_charge_of_accounts(c, a, turn_ahead_ns(c)));
+		if (a->turn.charged_ns <= others)
+			continue;
+		/* Its bound was not the least, and does not become it, but it may be the second. */
+		a->turn.charged_ns = others;
+		second = MM_MIN(second, account_bound(a, turn_ahead_ns(c)));
 	}
 }
 

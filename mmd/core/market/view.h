@@ -87,7 +87,6 @@ struct mm_view_tenant {
 	uint32_t hungry_permille; /* part of late time in which it lacked KV */
 	uint64_t active_ns;       /* when it was last active */
 	uint64_t stepped_ns;      /* when it was last seen to run steps */
-	uint64_t idle_mean_ns;    /* mean length of its times without work; 0: it had none yet */
 	uint64_t home_mean_ns; /* mean time until its memory was there at the begin of its turns */
 	enum mm_view_turn turn;
 	uint32_t place;         /* of those that wait: 0 has the next turn */

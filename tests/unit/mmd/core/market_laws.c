@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Laws of all decisions: the order of tenants, lies, the optimum, no livelock. */
+/* Laws of all decisions: the order of tenants, the optimum, no livelock. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,6 +54,7 @@ static void the_order_of_tenants_changes_nothing(void **state)
 			other.tenant[n - 1 - i].index = n - 1 - i;
 			other.memory.taken_ns[n - 1 - i] = v.memory.taken_ns[i];
 		}
+		other.memory.memory_of = n - 1 - v.memory.memory_of;
 		views_decide(&v);
 		views_decide(&other);
 		for (uint32_t i = 0; i < n; i++) {
@@ -64,90 +65,6 @@ static void the_order_of_tenants_changes_nothing(void **state)
 			assert_int_equal(a->kv_keep, b->kv_keep);
 			assert_int_equal(a->first, b->first);
 		}
-	}
-}
-
-/* ---- lies ---- */
-
-enum claim { USED, WANTED, QUEUED, RUNNING, WAITING, LATE, STEP, KAPPA, HUNGRY, CLAIMS };
-
-static uint64_t claim_lied(uint64_t truth, uint32_t how, uint64_t most)
-{
-	return how == 0 ? 0 : how == 1 ? MM_MIN(truth * 10, most) : most;
-}
-
-/* Says something else than the truth, as far as look.h lets it through. */
-static void claim_lie(struct mm_view_tenant *t, enum claim claim, uint32_t how)
-{
-	if (claim == USED)
-		t->kv_used = (uint32_t)claim_lied(t->kv_used, how, t->kv_held);
-	if (claim == WANTED)
-		t->kv_wanted = (uint32_t)claim_lied(t->kv_wanted, how, t->kv_limit);
-	if (claim == QUEUED)
-		t->kv_queued = (uint32_t)claim_lied(t->kv_queued, how, UINT32_MAX);
-	if (claim == RUNNING)
-		t->running = (uint32_t)claim_lied(t->running, how, UINT32_MAX);
-	if (claim == WAITING)
-		t->waiting = (uint32_t)claim_lied(t->waiting, how, UINT32_MAX);
-	if (claim == LATE)
-		t->late_permille = (uint32_t)claim_lied(t->late_permille, how, 1000);
-	if (claim == STEP)
-		t->step_ns = claim_lied(t->step_ns, how, 1000 * MM_NS_PER_S);
-	if (claim == KAPPA)
-		t->kappa_permille = (uint32_t)claim_lied(t->kappa_permille, how, UINT32_MAX);
-	if (claim == HUNGRY)
-		t->hungry_permille = (uint32_t)claim_lied(t->hungry_permille, how, 1000);
-}
-
-/* Returns the pages of KV up to its share that @t may have. */
-static uint64_t within_share(const struct mm_view_tenant *t, const struct mm_target *g)
-{
-	uint64_t most = MM_MAX((uint64_t)g->kv_most, MM_MIN(t->kv_held, g->kv_keep));
-
-	return MM_MIN(most, MM_MIN(t->kv_share, t->kv_wanted)) * t->chunk_pages;
-}
-
-/*
- * views_decide() checks that nobody falls below its share, beyond the clause, out of its account.
- * What a lie takes of others' shares that are not held yet is at most the liar's own share, or what
- * it holds.
- */
-static void a_lie_is_worth_no_more_than_its_share(void **state)
-{
-	(void)state;
-	for (uint64_t seed = 0; seed < VIEWS; seed++) {
-		enum claim claim = (enum claim)(seed % CLAIMS);
-		uint32_t how = (uint32_t)(seed / CLAIMS % 3);
-		uint64_t before = 0, after = 0, own, chunks = 0;
-		const struct mm_view_tenant *liar = &v.tenant[0];
-
-		views_draw(&v, seed);
-		v.view.may_turns = false;
-		v.view.may_beside = true;
-		views_mode(&v, true);
-		other = v;
-		other.view.tenant = other.tenant;
-		other.view.account = other.account;
-		other.targets.tenant = other.target;
-		claim_lie(&other.tenant[0], claim, how);
-		views_decide(&v);
-		views_decide(&other);
-		for (uint32_t i = 1; i < v.view.n_tenants; i++) {
-			const struct mm_view_tenant *t = &v.tenant[i];
-			uint64_t layers = (uint64_t)t->layers * t->layer_pages;
-
-			if (!t->active)
-				continue;
-			before += within_share(t, &v.target[i]);
-			after += within_share(t, &other.target[i]);
-			/* Layers of others that return, since they would lend for nothing. */
-			if (other.target[i].alpha < v.target[i].alpha)
-				chunks += layers;
-			chunks += 2 * t->chunk_pages;
-		}
-		own = (uint64_t)MM_MAX(liar->kv_share, liar->kv_held) * liar->chunk_pages;
-		own += (uint64_t)liar->layers * liar->layer_pages;
-		assert_true(after + own + chunks >= before);
 	}
 }
 
@@ -262,13 +179,8 @@ static void one_after_the_other_is_nearly_the_best(void **state)
 
 /* ---- no livelock ---- */
 
-/*
- * Two models of which either fits only without the other, on a slow link. The first one's turn has
- * ended, its KV is on the way to the host, and the second one, without memory, gives the turn back
- * at once: memory is still for it, and what the first one releases is not granted to the first one
- * again.
- */
-static void memory_on_its_way_stays_for_whom_it_was(void **state)
+/* Two models of which either fits only without the other: memory is for whoever has the turn. */
+static void memory_follows_the_turn(void **state)
 {
 	struct mm_view_tenant *a, *b;
 
@@ -290,79 +202,25 @@ static void memory_on_its_way_stays_for_whom_it_was(void **state)
 	views_wait(a, 0);
 	views_decide(&v);
 	assert_int_equal(v.targets.turn_of, 1);
-	/* The turn is a's, which cannot begin. */
+	/* The turn is a's, which runs nothing yet. */
 	a->turn = MM_VIEW_HOLDS;
-	b->running = b->kv_used = 0;
 	views_wait(b, 0);
 	v.view.now_ns += 10 * MM_NS_PER_MS;
 	views_decide(&v);
 	assert_int_equal(v.targets.turn_of, 0);
 	assert_int_equal(v.target[1].kv_keep, 0);
-	/* It gives the turn back, b has it again: nothing changes for memory. */
+	assert_true(v.target[0].alpha < 46);
+	/* It needs none any more: nothing stays for it. */
 	a->turn = MM_VIEW_AWAY;
 	b->turn = MM_VIEW_HOLDS;
-	for (uint32_t i = 0; i < 20; i++) {
-		v.view.now_ns += 50 * MM_NS_PER_MS;
-		b->kv_held -= 150;
-		views_decide(&v);
-		assert_int_equal(v.targets.turn_of, 0);
-		assert_int_equal(v.target[1].kv_keep, 0);
-		assert_true(v.target[1].kv_most <= b->kv_held);
-		assert_int_equal(v.target[0].first, MM_FIRST_HOLDER);
-		assert_true(v.target[0].alpha < 46);
-	}
-	/* It computes: then memory goes with the turn again. */
-	a->turn = MM_VIEW_HOLDS;
-	a->running = 5;
-	views_wait(b, 0);
-	views_decide(&v);
-	a->turn = MM_VIEW_WAITS;
-	b->turn = MM_VIEW_HOLDS;
-	v.view.now_ns += 50 * MM_NS_PER_MS;
 	views_decide(&v);
 	assert_int_equal(v.targets.turn_of, 1);
-}
-
-/* Nor does memory wait for ever for one that does not take it. */
-static void memory_waits_five_seconds_at_most(void **state)
-{
-	(void)state;
-	memory_on_its_way_stays_for_whom_it_was(state);
-	v.tenant[0].turn = MM_VIEW_AWAY;
-	v.tenant[0].running = v.tenant[1].running = 0;
-	v.memory.turn_of = 0;
-	v.memory.turn_of_ns = v.view.now_ns;
-	v.memory.turn_used = false;
-	v.memory.turn_held = true;
+	assert_int_equal(v.target[1].kv_keep, UINT32_MAX);
+	/* Where nobody has it, memory is for the first in line. */
+	views_wait(a, 0);
+	views_wait(b, 1);
 	views_decide(&v);
 	assert_int_equal(v.targets.turn_of, 0);
-	v.view.now_ns += 6 * MM_NS_PER_S;
-	views_decide(&v);
-	assert_int_equal(v.targets.turn_of, 1);
-}
-
-/* An engine that says nothing of its requests has used its turn when it has run steps. */
-static void who_runs_steps_has_used_its_turn(void **state)
-{
-	(void)state;
-	memory_on_its_way_stays_for_whom_it_was(state);
-	v.tenant[0].running = v.tenant[1].running = 0;
-	v.tenant[0].turn = MM_VIEW_HOLDS;
-	v.tenant[1].turn = MM_VIEW_WAITS;
-	v.memory.turn_of = 0;
-	v.memory.turn_of_ns = v.tenant[0].turn_since_ns = v.view.now_ns;
-	v.memory.turn_used = false;
-	v.memory.turn_held = true;
-	v.view.now_ns += 50 * MM_NS_PER_MS;
-	v.tenant[0].stepped_ns = v.view.now_ns;
-	views_decide(&v);
-	assert_int_equal(v.targets.turn_of, 0);
-	v.tenant[0].turn = MM_VIEW_WAITS;
-	v.tenant[1].turn = MM_VIEW_HOLDS;
-	v.tenant[1].turn_since_ns = v.view.now_ns;
-	v.view.now_ns += 50 * MM_NS_PER_MS;
-	views_decide(&v);
-	assert_int_equal(v.targets.turn_of, 1);
 }
 
 /*
@@ -396,11 +254,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_order_of_tenants_changes_nothing),
-		cmocka_unit_test(a_lie_is_worth_no_more_than_its_share),
 		cmocka_unit_test(one_after_the_other_is_nearly_the_best),
-		cmocka_unit_test(memory_on_its_way_stays_for_whom_it_was),
-		cmocka_unit_test(memory_waits_five_seconds_at_most),
-		cmocka_unit_test(who_runs_steps_has_used_its_turn),
+		cmocka_unit_test(memory_follows_the_turn),
 		cmocka_unit_test(who_waits_holds_what_fits_beside_its_layers),
 	};
 

@@ -124,7 +124,7 @@ static void a_turn_too_short_is_a_bound(void **state)
 	uint64_t mean;
 
 	(void)state;
-	two_in_turns(6);
+	two_in_turns(2); /* so few that layers are away at each turn */
 	w_turn_want(w, b);
 	turn_give_back(a);
 	assert_true(b->machine.turn.serial && story_plan(b)->alpha > 0);

@@ -4,6 +4,8 @@
  * back.
  */
 #undef NDEBUG
+#include <errno.h>
+
 #include "tests/unit/mmd/core/story.h"
 
 static int setup(void **state)
@@ -544,6 +546,59 @@ static void a_request_behind_leaving_is_dropped(void **state)
 	assert_int_equal(p->machine.turn.serial, 0);
 }
 
+/*
+ * At the begin of its turn the holder is not denied: memory may be on its way, and it would give
+ * the turn back. If none comes for a second, it is.
+ */
+static void a_holder_awaits_memory_at_first(void **state)
+{
+	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 50, 0),
+		      *b = joined_to(0, MM_TURN_QUANTUM, 50, 0);
+
+	(void)state;
+	w_kv_declare(w, b, 1, 1, 40, 0);
+	turn_want(a);
+	turn_want(b);
+	w_kv_want(w, b, 40);
+	w_run(w);
+	tick_ms(50);
+	assert_int_equal(b->denied, -ENOSPC); /* it waits for its turn */
+	w_turn_done(w, a);
+	w_run(w);
+	assert_true(b->machine.turn.serial);
+	w_kv_want(w, b, 40);
+	tick_ms(900);
+	assert_int_equal(b->denied, 0);
+	tick_ms(200);
+	assert_int_equal(b->denied, -ENOSPC);
+}
+
+/* A turn moves memory: who gives its turns back at once has one for each whole one of another. */
+static void turns_given_back_at_once_do_not_multiply(void **state)
+{
+	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 200, 0),
+		      *b = tenant_in_turns(MM_TURN_QUANTUM, 200, 0);
+	uint32_t turns = 0;
+
+	(void)state;
+	turn_want(a);
+	turn_want(b);
+	for (uint32_t ms = 0; ms < 60000; ms++) {
+		if (b->machine.turn.serial) {
+			turns++;
+			w_turn_done(w, b);
+			w_turn_want(w, b);
+		}
+		if (a->machine.turn.ending) {
+			w_turn_done(w, a);
+			w_turn_want(w, a);
+		}
+		w_run(w);
+		tick_ms(1);
+	}
+	assert_in_range(turns, 1, 301);
+}
+
 #define TURN_TEST(f) cmocka_unit_test_setup_teardown(f, setup, story_teardown)
 
 int main(void)
@@ -570,6 +625,8 @@ int main(void)
 		TURN_TEST(a_refused_model_brings_the_turn),
 		TURN_TEST(malformed_joins_are_refused),
 		TURN_TEST(a_request_behind_leaving_is_dropped),
+		TURN_TEST(a_holder_awaits_memory_at_first),
+		TURN_TEST(turns_given_back_at_once_do_not_multiply),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/market/value.h"
+#include "tests/sim/laws.h"
 #include "tests/unit/mmd/core/views.h"
 
 void views_begin(struct views *v, uint64_t pages)
@@ -76,6 +76,7 @@ struct mm_view_tenant *views_add(struct views *v, uint32_t layers, uint32_t laye
 		.kv_share = 100,
 		.kv_limit = 1000000,
 		.gives = true,
+		.reclaims = true,
 		.step_ns = step_ns,
 		.active = true,
 		.hungry_permille = 1000,
@@ -106,130 +107,16 @@ void views_mode(struct views *v, bool beside)
 	v->memory.chosen = true;
 	v->memory.beside = beside;
 	v->memory.mode_since_ns = 0;
-	v->memory.turn_of = MM_NO_TENANT;
-}
-
-/* ---- what must always be true ---- */
-
-static uint64_t resident_of(const struct mm_view_tenant *t, uint32_t alpha)
-{
-	return t->fixed_pages + (uint64_t)(t->layers - MM_MIN(alpha, t->layers)) * t->layer_pages;
-}
-
-static bool view_works(const struct mm_view_tenant *t)
-{
-	return t->active || t->turn == MM_VIEW_WAITS || t->turn == MM_VIEW_HOLDS;
-}
-
-static uint32_t count_holders(const struct views *v)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < v->view.n_tenants; i++)
-		n += v->tenant[i].turn == MM_VIEW_HOLDS;
-	return n;
-}
-
-static bool does_compute(const struct views *v, const struct mm_view_tenant *t)
-{
-	if (!view_works(t) || v->targets.beside || t->turn == MM_VIEW_NO_TURNS)
-		return view_works(t);
-	return t->index == v->targets.turn_of || (t->turn == MM_VIEW_HOLDS && count_holders(v) > 1);
-}
-
-/* Returns what a tenant has once it has released what it is asked for. */
-static uint64_t kept_chunks(const struct mm_view_tenant *t, const struct mm_target *g)
-{
-	return MM_MIN(t->kv_held, g->kv_keep);
-}
-
-/* I1: layers at target and KV fit the pool and each account's max, or nothing more is given. */
-static void check_sums(const struct views *v)
-{
-	uint64_t sum = 0, of[VIEWS_ACCOUNTS] = { 0 };
-	bool gives = false, gives_of[VIEWS_ACCOUNTS] = { false };
-	uint64_t off = v->view.unused_mins + v->view.big_pages;
-
-	for (uint32_t i = 0; i < v->view.n_tenants; i++) {
-		const struct mm_view_tenant *t = &v->tenant[i];
-		const struct mm_target *g = &v->target[t->index];
-		uint64_t most = MM_MAX((uint64_t)g->kv_most, kept_chunks(t, g));
-		uint64_t pages = resident_of(t, g->alpha) + most * t->chunk_pages;
-
-		sum += pages;
-		of[t->account] += pages;
-		gives = gives || g->kv_most > kept_chunks(t, g);
-		gives_of[t->account] = gives_of[t->account] || g->kv_most > kept_chunks(t, g);
-	}
-	assert_true(!gives || sum + off <= v->view.pages);
-	for (uint32_t i = 0; i < v->view.n_accounts; i++)
-		assert_true(!gives_of[i] || of[i] <= v->account[i].max_pages);
-}
-
-static void check_tenant(const struct views *v, const struct mm_view_tenant *t, uint32_t computing)
-{
-	const struct mm_target *g = &v->target[t->index];
-	uint32_t slow = mm_value_slow(t, g->alpha);
-
-	assert_true(g->kv_most <= t->kv_limit);
-	assert_true(g->why < MM_WHYS);
-	if (!t->lends || !t->alpha_max)
-		assert_int_equal(g->alpha, t->alpha_next);
-	else
-		assert_true(g->alpha < t->alpha_max || g->alpha <= t->alpha_next);
-	if (!t->gives)
-		assert_int_equal(g->kv_keep, UINT32_MAX);
-	/* I2: what waits is granted nothing. */
-	if (!does_compute(v, t))
-		assert_true(g->kv_most <= t->kv_held);
-	/* I7: nobody's steps are longer than the clause allows. */
-	if (does_compute(v, t) && computing > 1 && t->lends && t->alpha_max &&
-	    g->why != MM_WHY_DWELL) {
-		uint64_t clause = mm_value_clause(t);
-
-		if (g->alpha == t->alpha_next)
-			clause += clause / 4;
-		assert_true(slow <= clause);
-	}
-	/* Nothing is taken below a share side by side, unless its account must give. */
-	if (v->targets.beside && view_works(t) && g->kv_keep != UINT32_MAX &&
-	    !v->account[t->account].owes)
-		assert_true(g->kv_keep >= MM_MIN(t->kv_share, t->kv_used));
-}
-
-/* I6: who lacks of its share gets it, or somebody beyond its share gives, or nobody can. */
-static void check_entitled(const struct views *v)
-{
-	uint64_t missing = 0, over = 0, taken = 0, sum = 0;
-
-	for (uint32_t i = 0; i < v->view.n_tenants; i++) {
-		const struct mm_view_tenant *t = &v->tenant[i];
-		const struct mm_target *g = &v->target[t->index];
-		uint64_t part = MM_MIN(t->kv_share, MM_MIN(t->kv_wanted, t->kv_limit));
-		uint64_t kept = kept_chunks(t, g);
-
-		sum += resident_of(t, g->alpha) + kept * t->chunk_pages;
-		taken += (t->kv_held - kept) * t->chunk_pages;
-		if (does_compute(v, t) && part > t->kv_held)
-			missing += (part - t->kv_held) * t->chunk_pages;
-		if (t->gives && kept > t->kv_share)
-			over += (kept - t->kv_share) * t->chunk_pages;
-	}
-	if (missing && sum + missing + v->view.unused_mins + v->view.big_pages > v->view.pages)
-		assert_true(taken || over < v->view.n_tenants * 8u);
 }
 
 void views_decide(struct views *v)
 {
-	uint32_t computing = 0;
+	const char *broken;
 
 	mm_market_decide(&v->view, &v->memory, &v->targets);
-	for (uint32_t i = 0; i < v->view.n_tenants; i++)
-		computing += does_compute(v, &v->tenant[i]);
-	for (uint32_t i = 0; i < v->view.n_tenants; i++)
-		check_tenant(v, &v->tenant[i], computing);
-	check_sums(v);
-	check_entitled(v);
+	broken = laws_broken(&v->view, &v->targets);
+	if (broken)
+		fail_msg("%s", broken);
 }
 
 void views_follow(struct views *v)
@@ -298,13 +185,29 @@ static void draw_tenant(struct views *v, uint64_t *s)
 	t->kappa_permille = draw_one_in(s, 2) ? 1 + draw_below(s, 2000) : 0;
 	t->hungry_permille = draw_one_in(s, 3) ? 0 : draw_below(s, 1001);
 	t->active = !draw_one_in(s, 3);
-	t->idle_mean_ns = draw_one_in(s, 2) ? next_draw(s) % (60 * MM_NS_PER_S) : 0;
 	t->turn = draw_below(s, 4);
 	t->place = draw_below(s, 4);
 	t->goal_ttft_ns = draw_one_in(s, 4) ? next_draw(s) % (10 * MM_NS_PER_S) : 0;
 	t->goal_tpot_ns = draw_one_in(s, 4) ? next_draw(s) % (MM_NS_PER_S / 5) : 0;
 	if (t->points > 1 && draw_one_in(s, 8))
 		t->point[1 + draw_below(s, t->points - 1)].slow_permille = UINT32_MAX;
+}
+
+/* As if memory went to one after the other. */
+static void draw_rotation(struct views *v, uint64_t *s)
+{
+	views_mode(v, true);
+	v->view.may_beside = v->view.may_turns = true;
+	v->view.joined = 0;
+	for (uint32_t i = 0; i < v->view.n_tenants; i++) {
+		v->tenant[i].turn = MM_VIEW_NO_TURNS;
+		v->tenant[i].swap_bytes = 1u << 30;
+	}
+	v->memory.rotates = true;
+	v->memory.memory_of = draw_below(s, v->view.n_tenants);
+	v->memory.memory_account = v->tenant[v->memory.memory_of].account;
+	v->memory.memory_weight = v->tenant[v->memory.memory_of].weight;
+	v->memory.memory_of_ns = v->view.now_ns - next_draw(s) % (20 * MM_NS_PER_S);
 }
 
 void views_draw(struct views *v, uint64_t seed)
@@ -332,4 +235,6 @@ void views_draw(struct views *v, uint64_t seed)
 	v->memory.mode_since_ns = draw_one_in(&s, 2) ? v->view.now_ns - 2 * MM_NS_PER_S : 0;
 	for (uint32_t i = 0; i < n; i++)
 		v->memory.taken_ns[i] = v->view.now_ns - next_draw(&s) % MM_NS_PER_S;
+	if (draw_one_in(&s, 4))
+		draw_rotation(v, &s);
 }

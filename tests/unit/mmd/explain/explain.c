@@ -99,21 +99,22 @@ static struct {
 	const char *first, *second; /* what is said of the base with this reason */
 } why_cases[] = {
 	{ MM_WHY_STAYS, "Nobody lacks memory", "12 of its 48 layers are away" },
-	{ MM_WHY_BY_HAND, "Its layers cannot be moved now", "sets 12.0 GiB free" },
+	{ MM_WHY_BY_HAND, "did not come in time, or a step broke off", "sets 12.0 GiB free" },
 	{ MM_WHY_POLICY, "The policy in force", "It wants 2.0 GiB more" },
 	{ MM_WHY_UNKNOWN, "was not measured yet", "of which 1.0 GiB is within its share" },
-	{ MM_WHY_WORTH, "One more would make its steps 3.1 % longer, cost 1.20 % of",
-	  "and gain 0.40 %: it is not worth it" },
+	{ MM_WHY_WORTH, "One more layer away would make its steps 2.9 % longer and cost 3.0 times",
+	  "the 0.40 % of one model's output that it would gain: it is not worth it" },
 	{ MM_WHY_CLAUSE, "may be 20.0 % longer at most", "that is not allowed" },
-	{ MM_WHY_CAP, "These are all that may be away", "The last of them costs 0.30 %" },
-	{ MM_WHY_IDLE, "lends 12 layers to those that compute", "they take 25 ms to return" },
-	{ MM_WHY_IDLE_DEAR, "with 14 layers away", "as much as 3 ms of computing" },
-	{ MM_WHY_OFF_TURN, "While it waits for its turn it lends 12 layers", "25 ms to return" },
+	{ MM_WHY_CAP, "These are all that may be away", "and costs 0.30 %" },
+	{ MM_WHY_IDLE, "lends 12 layers to those that compute", "the way back takes 25 ms" },
+	{ MM_WHY_OFF_TURN, "While it waits for its turn it lends 12 layers",
+	  "way back takes 25 ms" },
 	{ MM_WHY_NEXT, "Its turn is next", "12 layers stay away" },
 	{ MM_WHY_HOLDER, "With 12 away its steps are 4.0 % longer", "it is not worth it" },
-	{ MM_WHY_HYSTERESIS, "better by less than 1.5 %", "gains 0.60 %" },
+	{ MM_WHY_HYSTERESIS, "better by less than 1.5 %", "gains 0.60 % of one model's output" },
 	{ MM_WHY_DWELL, "dwell-ms", "taken a moment ago" },
-	{ MM_WHY_OWES, "Its account must give memory", "chunks of 64.0 MiB" },
+	{ MM_WHY_OWES, "Its account must give memory: it has more",
+	  "is empty, in chunks of 64.0 MiB; its" },
 	{ MM_WHY_MODEL_WAITS, "A model that loads", "every model lends" },
 };
 static_assert(MM_ARRAY_SIZE(why_cases) == MM_WHYS, "a case for each reason");
@@ -127,9 +128,6 @@ static void each_reason_has_its_sentence(void **state)
 
 		assert_int_equal(why_cases[i].why, i);
 		row.why.why = why_cases[i].why;
-		row.why.offered = 14;
-		row.why.loan_gain_ns = 3 * MM_NS_PER_MS;
-		row.why.loan_cost_ns = 9 * MM_NS_PER_MS;
 		mm_explain_tenant(&row, &text);
 		expect_sentences(&text);
 		expect_sentence(&text, why_cases[i].first);
@@ -274,6 +272,32 @@ static void what_gains_nothing(struct mm_core_why *why)
 	why->more.gain = why->chosen.gain;
 }
 
+static void what_costs_much(struct mm_core_why *why)
+{
+	why->why = MM_WHY_WORTH;
+	why->more.slow_permille = 4200;
+	why->more.cost = why->chosen.cost + 250 * 4000;
+}
+
+static void what_costs_more_slowly(struct mm_core_why *why)
+{
+	why->why = MM_WHY_CLAUSE;
+	why->more.cost = why->chosen.cost + 1000;
+	why->clause_permille = 50;
+}
+
+static void what_costs_link(struct mm_core_why *why)
+{
+	why->why = MM_WHY_WORTH;
+	why->more.slow_permille = why->chosen.slow_permille;
+}
+
+static void what_cannot_move(struct mm_core_why *why)
+{
+	why->why = MM_WHY_BY_HAND;
+	why->alpha = why->alpha_next = why->alpha_target = 0;
+}
+
 static void what_none_away(struct mm_core_why *why)
 {
 	why->why = MM_WHY_WORTH;
@@ -296,7 +320,7 @@ static const struct {
 	{ what_holds, "OPT-30B has the turn", "has work" },
 	{ what_waits, "OPT-30B waits for its turn, after 2 others", "comes first" },
 	{ what_waits_first, "which is the next one", "after" },
-	{ what_no_work, "9 layers of those that are away are to return", "It wants" },
+	{ what_no_work, "9 layers are to return.", "It wants" },
 	{ what_idle_lends_none, "Nobody lacks memory", "It lends" },
 	{ what_undecided, "Nothing was decided about OPT-30B yet", "worth" },
 	{ what_no_model, "it has no model here", "layers" },
@@ -314,8 +338,16 @@ static const struct {
 	{ what_gives_back, "It is to give 1.0 GiB of its KV cache back", "is free" },
 	{ what_more_unknown, "was not measured yet", "not worth" },
 	{ what_gains_nothing, "nobody who computes would get more done", "not worth" },
-	{ what_none_away, "One layer away would make its steps 3.1 % longer", "The last of them" },
-	{ what_link_unknown, "they take an unknown time to return", "25 ms" },
+	{ what_costs_much,
+	  "5.0 times as long and cost more than 100 times what it would gain, 0.40 %",
+	  "% longer and" },
+	{ what_costs_more_slowly, "gain 0.40 % of one model's output and cost 0.10 %: that is not",
+	  "times" },
+	{ what_costs_link, "One more layer away would keep the link busy and cost 3.0 times",
+	  "0.0 %" },
+	{ what_cannot_move, "Its layers cannot be moved now", "broke off" },
+	{ what_none_away, "One layer away would make its steps 2.9 % longer", "The last of them" },
+	{ what_link_unknown, "the way back takes an unknown time", "25 ms" },
 };
 
 static void each_state_has_its_sentence(void **state)
@@ -363,11 +395,14 @@ static const struct {
 } mode_cases[] = {
 	{ MM_WHY_MODE_POLICY, false, "The policy lets models that take turns compute one at a" },
 	{ MM_WHY_MODE_NOBODY, true, "No model takes turns" },
-	{ MM_WHY_MODE_SET, false, "compute in turns, as the operator has set it (knob mode)" },
+	{ MM_WHY_MODE_MEMORY, true, "120.0 GiB, is far more than the 100.0 GiB" },
+	{ MM_WHY_MODE_SET, false, "Models take turns, as the operator has set it (knob mode)" },
 	{ MM_WHY_MODE_ALONE, true, "At most one of the models that take turns has work" },
 	{ MM_WHY_MODE_GOALS, true, "side by side, because that misses fewer goals of accounts" },
-	{ MM_WHY_MODE_FITS, true, "side by side: what they want, 120.0 GiB, is less than 110 %" },
-	{ MM_WHY_MODE_EXCEEDS, false, "120.0 GiB, is too much for the 100.0 GiB" },
+	{ MM_WHY_MODE_FITS, true,
+	  "side by side: the memory that they want, 120.0 GiB, is not more than 110 %" },
+	{ MM_WHY_MODE_EXCEEDS, false,
+	  "Models take turns: the memory that they want, 120.0 GiB, is not less than 90 % of" },
 };
 static_assert(MM_ARRAY_SIZE(mode_cases) == MM_WHY_MODES, "a case for each");
 
@@ -407,7 +442,7 @@ static void a_device_names_who_lends_and_who_lacks(void **state)
 	row[1].why.alpha = 0;
 	mm_explain_device(&e, &text);
 	expect_sentence(&text, "1 of 2 models with work lacks KV cache: B.");
-	expect_sentence(&text, "One GiB more would gain them 0.54 % of one model's tokens.");
+	expect_sentence(&text, "One GiB more would gain it 0.54 % of one model's output.");
 	expect_sentence(&text, "Layers that are away set 12.0 GiB free: those of A.");
 	e.device.bid = -1;
 	e.device.big_bytes = 3 * GIB;
@@ -424,8 +459,20 @@ static void a_device_names_who_lends_and_who_lacks(void **state)
 	expect_sentence(&text, "No model with work lacks KV cache.");
 	e.n = 7;
 	mm_explain_device(&e, &text);
-	expect_sentence(&text, "By this decision they get all that they want.");
+	expect_sentence(&text, "Those of them that compute get all that they want.");
 	expect_sentence(&text, "5 of 5 models with work lack KV cache: C, D, E, F and 1 more.");
+	e.device.bid_met = false;
+	e.device.bid = 5400;
+	what_waits(&row[4].why);
+	mm_explain_device(&e, &text);
+	expect_sentence(&text, "would gain those of them that compute 0.54 % of one model's");
+	e.n = 1;
+	row[0] = row_of(why_base());
+	what_waits(&row[0].why);
+	mm_explain_device(&e, &text);
+	expect_sentence(&text, "It gets it at its turn.");
+	assert_false(says(&text, "One GiB more"));
+	e.n = 7;
 	for (uint32_t i = 0; i < 7; i++)
 		row[i].why.alpha = 0;
 	mm_explain_device(&e, &text);
