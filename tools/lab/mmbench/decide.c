@@ -123,6 +123,16 @@ static json_t *histogram_json(const struct mm_histogram *h)
 			 "most_ns", (json_int_t)h->most);
 }
 
+/* Returns how many logarithms take as long as a decision. */
+static double decide_references(const struct mm_decide_result *r)
+{
+	uint64_t reference = mm_histogram_percentile(&r->reference, 50);
+
+	return reference ? (double)mm_histogram_percentile(&r->decide, 50) * MM_DECIDE_REFERENCE /
+				   (double)reference
+			 : 0;
+}
+
 static json_t *point_json(const struct decide *d, uint32_t i)
 {
 	const struct mm_decide_result *r = &d->result[i];
@@ -130,12 +140,15 @@ static json_t *point_json(const struct decide *d, uint32_t i)
 
 	for (uint32_t k = 0; k < MM_DECIDE_KINDS; k++)
 		mm_json_put(kinds, kind_names[k], histogram_json(&r->kind[k]));
-	return json_pack("{sI so so sI sf sf sf sI sI sI}", "tenants",
-			 (json_int_t)d->line.tenants[i], "all", histogram_json(&r->all), "kinds",
-			 kinds, "steps", (json_int_t)r->steps, "per_step_ns", per_step(r),
-			 "per_step_ratio", per_step(r) / (double)d->step_ns, "quiet_ns",
-			 r->quiet_ns, "grants", (json_int_t)r->grants, "denials",
-			 (json_int_t)r->denials, "plan_changes", (json_int_t)r->plan_changes);
+	return json_pack(
+		"{sI so so sI sf sf sf sI sI sI sI so so sf sf}", "tenants",
+		(json_int_t)d->line.tenants[i], "all", histogram_json(&r->all), "kinds", kinds,
+		"steps", (json_int_t)r->steps, "per_step_ns", per_step(r), "per_step_ratio",
+		per_step(r) / (double)d->step_ns, "quiet_ns", r->quiet_ns, "grants",
+		(json_int_t)r->grants, "denials", (json_int_t)r->denials, "plan_changes",
+		(json_int_t)r->plan_changes, "decisions", (json_int_t)r->decisions, "decide",
+		histogram_json(&r->decide), "reference", histogram_json(&r->reference),
+		"decide_share", r->decide_share, "decide_references", decide_references(r));
 }
 
 static int decide_report_json(const struct decide *d)
@@ -170,6 +183,23 @@ static void report_kinds(const struct decide *d, uint32_t i)
 	}
 }
 
+static void report_decisions(const struct decide *d)
+{
+	printf("\na decision alone, repeated on views that the core saw:\n%7s %9s %9s %9s %9s %12s"
+	       " %11s\n",
+	       "tenants", "decisions", "p50 us", "p99 us", "of all", "logarithms", "a tenant's");
+	for (uint32_t i = 0; i < d->line.points; i++) {
+		const struct mm_decide_result *r = &d->result[i];
+
+		printf("%7u %9llu %9.1f %9.1f %8.1f%% %12.0f %11.1f\n", d->line.tenants[i],
+		       (unsigned long long)r->decisions,
+		       ns_to_us(mm_histogram_percentile(&r->decide, 50)),
+		       ns_to_us(mm_histogram_percentile(&r->decide, 99)), 100.0 * r->decide_share,
+		       decide_references(r), decide_references(r) / d->line.tenants[i]);
+	}
+	printf("logarithms: mm_value_ln() as often as it takes as long, timed beside\n");
+}
+
 static void decide_report_text(const struct decide *d)
 {
 	printf("shortest step: %s on %s, one token of one sequence: %.3f ms\n", d->line.shape,
@@ -189,6 +219,7 @@ static void decide_report_text(const struct decide *d)
 		       100.0 * per_step(r) / (double)d->step_ns,
 		       (unsigned long long)r->plan_changes);
 	}
+	report_decisions(d);
 	for (uint32_t i = 0; i < d->line.points; i++)
 		if (d->line.tenants[i] == 8 || d->line.points == 1)
 			report_kinds(d, i);

@@ -8,16 +8,22 @@
 
 #include "libclient/protocol/xplan.h"
 #include "libclient/base/base.h"
-#include "mmd/core/core.h"
 #include "libclient/base/heap.h"
 #include "libclient/base/random.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/core.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/market/policy.h"
+#include "mmd/core/market/value.h"
 
 #define PAGE_BYTES    (UINT64_C(16) << 20)
 #define CHUNKS_MAX    64 /* chunks of a tenant's arena */
 #define CONTROL_NS    (5 * UINT64_C(1000))
 #define MAP_NS        (200 * UINT64_C(1000)) /* time that a tenant takes to map a new plan */
 #define ACTIONS_MAX   (1u << 19)
-#define QUIET_SETTLES 20000
+#define QUIET_SETTLES 20000 /* over the number of tenants, but at least QUIET_LEAST */
+#define QUIET_LEAST   200
+#define REPEAT_EVERY  16 /* decisions, of which one is repeated */
 #define ACTIVE_STEPS  60 /* average length of a busy phase, and of an idle one */
 #define IDLE_STEPS    120
 
@@ -54,6 +60,10 @@ struct load {
 	uint64_t timed, warm; /* timed events so far; events before that */
 	uint32_t *took;       /* least ns of each timed event over all runs; 0: none yet */
 	uint8_t *kind;
+	uint64_t decided_ns;            /* when the core decided last */
+	struct mm_market_memory memory; /* of the decision that is repeated, and its targets */
+	struct mm_targets targets;
+	int64_t logarithms; /* their sum, so that the compiler computes them */
 };
 
 static uint64_t random_below(struct load *l, uint64_t n)
@@ -132,6 +142,41 @@ static void actions_take(struct load *l)
 		l->actions++;
 }
 
+/* ---- a decision alone ---- */
+
+/*
+ * Repeats the last decision on the view that it saw, and computes as many logarithms as the
+ * reference has: what else the machine does then makes both longer.
+ */
+static void decision_repeat(struct load *l)
+{
+	const struct mm_market *m = l->core->market;
+	uint64_t began, between;
+
+	l->memory = m->memory;
+	began = real_ns();
+	m->policy->decide(&m->view, &l->memory, &l->targets);
+	between = real_ns();
+	mm_histogram_add(&l->result->decide, between - began, 1);
+	for (uint64_t i = 0; i < MM_DECIDE_REFERENCE; i++)
+		l->logarithms += mm_value_ln(between + i, began);
+	mm_histogram_add(&l->result->reference, real_ns() - between, 1);
+}
+
+/* Counts a decision that the last event led to. */
+static void decision_note(struct load *l)
+{
+	uint64_t decided_ns = l->core->market->targets.decided_ns;
+
+	if (decided_ns == l->decided_ns)
+		return;
+	l->decided_ns = decided_ns;
+	if (l->result->decisions++ % REPEAT_EVERY == 0)
+		decision_repeat(l);
+}
+
+/* ---- events ---- */
+
 /*
  * Gives the event to the core as mmd's shell does, takes its actions and reads its deadline, and
  * measures how long these take. Then performs the actions, which is not measured.
@@ -150,6 +195,7 @@ static void call_make(struct load *l, const struct load_call *call)
 		ns = MM_MIN(MM_MAX(ns, 1), UINT32_MAX);
 		l->took[i] = l->took[i] ? MM_MIN(l->took[i], (uint32_t)ns) : (uint32_t)ns;
 		l->kind[i] = (uint8_t)call->kind;
+		decision_note(l);
 	}
 	l->timed++;
 	actions_perform(l);
@@ -414,15 +460,16 @@ static int all_stand(struct load *l)
  */
 static void load_settle(struct load *l)
 {
+	uint32_t n = MM_MAX(QUIET_SETTLES / l->opts->tenants, QUIET_LEAST);
 	struct mm_action a;
 	uint64_t began = real_ns();
 	double took;
 
-	for (uint32_t i = 0; i < QUIET_SETTLES; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		mm_core_on_tick(l->core, l->now_ns);
 		mm_assert(!mm_core_next(l->core, &a));
 	}
-	took = (double)(real_ns() - began) / QUIET_SETTLES;
+	took = (double)(real_ns() - began) / n;
 	if (l->result->quiet_ns <= 0 || took < l->result->quiet_ns)
 		l->result->quiet_ns = took;
 }
@@ -441,7 +488,7 @@ static int decide_load_run(struct load *l)
 	load_settle(l);
 	for (uint32_t i = 0; i < l->opts->tenants; i++)
 		event_schedule(l, random_below(l, l->opts->step_ns), STEP, i);
-	l->result->steps = 0;
+	l->result->steps = l->result->decisions = 0;
 	l->timed = 0;
 	l->warm = l->opts->events / 10;
 	while (l->timed < l->warm + l->opts->events)
@@ -475,11 +522,13 @@ static int run_once(const struct load *all)
 	l.heap = calloc(l.events_max, sizeof(*l.heap));
 	l.job = calloc(MM_XQ_SLOTS, sizeof(*l.job));
 	l.action = calloc(ACTIONS_MAX, sizeof(*l.action));
-	if (l.engine && l.heap && l.job && l.action)
+	l.targets.tenant = calloc(opts->tenants, sizeof(*l.targets.tenant));
+	if (l.engine && l.heap && l.job && l.action && l.targets.tenant)
 		r = mm_core_create(&core, &l.core);
 	if (!r)
 		r = decide_load_run(&l);
 	mm_core_destroy(l.core);
+	free(l.targets.tenant);
 	free(l.action);
 	free(l.job);
 	free(l.heap);
@@ -504,6 +553,9 @@ int mm_decide_run(const struct mm_decide_opts *opts, struct mm_decide_result *re
 		mm_histogram_add(&ret->kind[l.kind[i]], l.took[i], 1);
 		ret->total_ns += l.took[i];
 	}
+	if (ret->decide.n && ret->total_ns > 0)
+		ret->decide_share = (double)mm_histogram_percentile(&ret->decide, 50) *
+				    (double)ret->decisions / ret->total_ns;
 	free(l.took);
 	free(l.kind);
 	return r;

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mmd/core/core.h"
 #include "libclient/base/histogram.h"
+#include "mmd/core/core.h"
 
 enum mm_decide_kind {
 	MM_DECIDE_STATS,   /* statistics of a step */
@@ -38,12 +38,19 @@ struct mm_decide_opts {
 	enum mm_policy policy;
 };
 
+/* Evaluations of a logarithm in one sample of the reference. */
+#define MM_DECIDE_REFERENCE 1000
+
 struct mm_decide_result {
 	struct mm_histogram all, kind[MM_DECIDE_KINDS]; /* ns per event */
 	double total_ns;                                /* sum over all timed events */
 	uint64_t steps;                                 /* steps of all tenants in that time */
 	double quiet_ns;                                /* settling when there is nothing to do */
 	uint64_t grants, denials, plan_changes;         /* how many there were */
+	uint64_t decisions;                             /* of one run, in that time */
+	/* ns of decisions that were repeated on the same views, and of the reference beside them */
+	struct mm_histogram decide, reference;
+	double decide_share; /* part of total_ns that decisions of the median length take */
 };
 
 /* Runs the load and measures it. Return: 0; negative errno. */

@@ -44,6 +44,25 @@ static void busy_and_the_same(void **state)
 		sum += a.kind[i].n;
 	}
 	assert_int_equal(sum, o.events);
+	assert_true(a.decisions > 100);
+	assert_int_equal(a.decisions, b.decisions);
+	assert_true(a.decide.n >= a.decisions / 16 && a.decide.n == a.reference.n);
+	assert_true(a.decide_share > 0);
+}
+
+/* Standing up, and each kind of event, ends for as many tenants as the core can have. */
+static void a_thousand_tenants_end(void **state)
+{
+	struct mm_decide_opts o = decide_opts(1000, MM_POLICY_REMAP);
+	static struct mm_decide_result r;
+
+	(void)state;
+	o.layers = 4;
+	o.layer_pages = 1;
+	o.events = 1000;
+	assert_int_equal(mm_decide_run(&o, &r), 0);
+	assert_int_equal(r.all.n, o.events);
+	assert_true(r.decide.n);
 }
 
 /* Policies that lend no layers change no plan. */
@@ -63,6 +82,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(busy_and_the_same),
 		cmocka_unit_test(other_policies_change_no_plan),
+		cmocka_unit_test(a_thousand_tenants_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
