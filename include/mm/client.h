@@ -629,8 +629,10 @@ MM_API int mm_layer_end(struct mm_model *model, uint32_t layer, void *stream);
  * waits; they cost time themselves, so that an engine captures each graph twice, without and with
  * them, and launches the second if mm_step_wants_times() returns true.
  *
- * Capture with CU_STREAM_CAPTURE_MODE_THREAD_LOCAL or _RELAXED: in mode GLOBAL the driver forbids
- * the mapping of memory, which the service thread may do meanwhile, and both fail.
+ * Each mode of capture is safe, also CU_STREAM_CAPTURE_MODE_GLOBAL: whatever the library maps,
+ * unmaps or waits for meanwhile, in its own thread or in one of the engine's, it does as one whose
+ * mode is RELAXED (cuThreadExchangeStreamCaptureMode()), so that the driver neither refuses it nor
+ * voids the capture. An older library needs THREAD_LOCAL or RELAXED.
  */
 
 /*

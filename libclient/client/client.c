@@ -236,6 +236,7 @@ static int gates_register(struct mm_client *c, char *err, size_t n)
 {
 	CUresult res;
 
+	MM_CAPTURE_RELAXED(c);
 	res = c->gpu->cuDevicePrimaryCtxRetain(&c->context, c->device);
 	if (res) {
 		c->context = NULL;
@@ -290,12 +291,12 @@ static void gates_unregister(struct mm_client *c)
 }
 
 /*
- * Frees the client and as much of its content as exists. Not checked: the service thread has
- * ended, and no other thread may use a client that is being closed.
+ * Gives back what the client has of the device. Not checked: the service thread has ended, and no
+ * other thread may use a client that is being closed.
  */
-static void client_free(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
+static void device_leave(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 {
-	mm_fork_unwatch(c);
+	MM_CAPTURE_RELAXED(c);
 	mm_step_destroy_all(c);
 	mm_times_destroy(c);
 	mm_map_lock_take(&c->map_lock);
@@ -307,6 +308,13 @@ static void client_free(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 	gates_unregister(c);
 	if (c->context)
 		c->gpu->cuDevicePrimaryCtxRelease(c->device);
+}
+
+/* Frees the client and as much of its content as exists. */
+static void client_free(struct mm_client *c)
+{
+	mm_fork_unwatch(c);
+	device_leave(c);
 	mm_region_done(&c->tenant_region);
 	mm_region_done(&c->mmd_region);
 	mm_region_done(&c->gate_region);
@@ -333,6 +341,7 @@ static void client_give_back(struct mm_client *c)
 	struct mm_model *model;
 	struct mm_kv *kv;
 
+	MM_CAPTURE_RELAXED(c);
 	mm_map_lock_take(&c->map_lock);
 	c->closing = true;
 	mm_client_lock_take(&c->lock);

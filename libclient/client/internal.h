@@ -277,6 +277,28 @@ void mm_fork_unwatch(struct mm_client *client);
 bool mm_fork_is_child(const struct mm_client *client);
 void mm_fork_close_fds(struct mm_client *client);
 
+/* ---- capture.c ---- */
+
+/*
+ * While a thread captures in mode GLOBAL, the driver refuses calls of all threads that may be
+ * unsafe in a capture, and the capture is void; in the other modes it refuses them to the thread
+ * that captures. Those are calls that allocate, map or wait. None of this library's has anything
+ * to do with a stream of the engine, so it says so wherever it makes them. Until the restore the
+ * calling thread may make such calls, whoever captures.
+ */
+struct mm_capture_mode {
+	const struct mm_gpu_api *gpu; /* NULL: no driver, or it has no modes */
+	CUstreamCaptureMode mode;     /* to be restored */
+};
+struct mm_capture_mode mm_capture_relax(const struct mm_gpu_api *gpu);
+void mm_capture_restore(struct mm_capture_mode *before);
+
+/* Relaxes the calling thread until the end of the block. */
+#define MM_CAPTURE_RELAXED(client)                                          \
+	mm_cleanup(mm_capture_restore) struct mm_capture_mode mode_before = \
+		mm_capture_relax((client)->gpu);                            \
+	(void)mode_before
+
 /* ---- connect.c ---- */
 
 /*

@@ -299,6 +299,7 @@ static void kv_unref(struct mm_kv **kv)
 
 	if (!c)
 		return;
+	MM_CAPTURE_RELAXED(c);
 	mm_map_lock_take(&c->map_lock);
 	mm_kv_destroy(*kv);
 	mm_map_lock_give(&c->map_lock);
@@ -337,6 +338,7 @@ static int kv_reserve(struct mm_client *c, struct mm_kv *kv)
 	kv->usable = calloc(bitmap_words(kv->chunks_max), sizeof(*kv->usable));
 	if (!kv->va || !kv->usable || mm_fault("kv.reserve"))
 		return -ENOMEM;
+	MM_CAPTURE_RELAXED(c);
 	mm_map_lock_take(&c->map_lock);
 	for (uint32_t i = 0; i < kv->ranges && !r; i++)
 		r = mm_mapper_reserve(&c->mapper, (uint64_t)kv->chunks_max * kv->pages_per_range,
@@ -557,6 +559,7 @@ static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wanted)
 	struct mm_client *c = kv->client;
 	int r;
 
+	MM_CAPTURE_RELAXED(c);
 	mm_map_lock_take(&c->map_lock);
 	r = chunk_apply(kv, chunk, NULL);
 	mm_map_lock_give(&c->map_lock);

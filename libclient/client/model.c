@@ -305,6 +305,7 @@ static void phase_reset(struct mm_client *c)
 	struct mm_steps_out out = { 0 };
 	struct mm_model *model;
 
+	MM_CAPTURE_RELAXED(c);
 	mm_map_lock_take(&c->map_lock);
 	mm_client_lock_take(&c->lock);
 	model = c->model;

@@ -310,6 +310,7 @@ static void *service_main(void *arg)
 	const char *text = NULL;
 	int r = 0;
 
+	MM_CAPTURE_RELAXED(c);
 	c->gpu->cuCtxSetCurrent(c->context);
 	while (!r) {
 		if (poll(fds, MM_ARRAY_SIZE(fds), events_are_waiting(c) ? 0 : -1) < 0 &&

@@ -277,6 +277,7 @@ static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *
 	bool borrowed = mm_context_borrow(c);
 	struct mm_step_info info = { .gated = step->gated };
 
+	MM_CAPTURE_RELAXED(c);
 	*ret_res = streams_sync(c, step, stream);
 	info.step_ns = mm_now_ns() - step->begin_ns;
 	info.timed = !*ret_res && mm_times_read(c, step, &info.stall_ns);
