@@ -41,8 +41,33 @@
 #define MM_PACK_MEMBERS_MAX  16
 #define MM_TENSOR_NAME_BYTES 120 /* with the NUL */
 
-/* Types of elements; more may come, so a program handles a number that it does not know. */
-enum mm_dtype { MM_DTYPE_F32 = 1, MM_DTYPE_F16, MM_DTYPE_BF16 };
+/*
+ * Types of elements, by their names in safetensors files; those below BF16 since version 0.3 of
+ * client.h. mmd computes with none of them. More may come, so a program handles a number that it
+ * does not know.
+ */
+enum mm_dtype {
+	MM_DTYPE_F32 = 1,
+	MM_DTYPE_F16,
+	MM_DTYPE_BF16,
+	MM_DTYPE_F64,
+	MM_DTYPE_F8_E4M3,
+	MM_DTYPE_F8_E5M2,
+	MM_DTYPE_F8_E8M0,
+	MM_DTYPE_F6_E2M3, /* 6 bits */
+	MM_DTYPE_F6_E3M2, /* 6 bits */
+	MM_DTYPE_F4,      /* 4 bits */
+	MM_DTYPE_I8,
+	MM_DTYPE_U8,
+	MM_DTYPE_I16,
+	MM_DTYPE_U16,
+	MM_DTYPE_I32,
+	MM_DTYPE_U32,
+	MM_DTYPE_I64,
+	MM_DTYPE_U64,
+	MM_DTYPE_BOOL, /* a byte */
+	MM_DTYPE_C64   /* two F32 */
+};
 
 /* Flags of a rule of the packing list. */
 #define MM_PACK_TRANSPOSE 1u /* each member, a matrix of rank 2, is transposed */

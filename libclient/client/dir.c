@@ -6,13 +6,8 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/dtype.h"
 #include "libclient/support/fault.h"
-
-static const uint64_t dtype_bytes[] = {
-	[MM_DTYPE_F32] = 4,
-	[MM_DTYPE_F16] = 2,
-	[MM_DTYPE_BF16] = 2,
-};
 
 /* It subtracts because offset + bytes can wrap. */
 static bool range_is_within(uint64_t offset, uint64_t bytes, uint64_t end)
@@ -52,29 +47,22 @@ static const char *directory_check_group(const struct mm_dir_group *group, uint6
 }
 
 /* If the type is not known to this version only the place counts, which is checked for all. */
-static bool tensor_type_is_known(const struct mm_dir_tensor *tensor)
-{
-	return tensor->dtype < MM_ARRAY_SIZE(dtype_bytes);
-}
-
 static bool tensor_shape_is_valid(const struct mm_dir_tensor *tensor)
 {
-	uint64_t bytes;
+	uint64_t bits = mm_dtype_bits(tensor->dtype);
 
-	if (!tensor_type_is_known(tensor))
+	if (!bits)
 		return true;
-	bytes = dtype_bytes[tensor->dtype];
 	for (uint16_t i = 0; i < tensor->rank; i++)
-		if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes))
+		if (__builtin_mul_overflow(bits, tensor->shape[i], &bits))
 			return false;
-	return bytes == tensor->bytes;
+	return bits % 8 == 0 && bits / 8 == tensor->bytes;
 }
 
 static uint64_t tensor_alignment(const struct mm_dir_tensor *tensor)
 {
-	if (!(tensor->flags & MM_TENSOR_MEMBER))
-		return MM_TENSOR_ALIGN;
-	return tensor_type_is_known(tensor) ? dtype_bytes[tensor->dtype] : 1;
+	return tensor->flags & MM_TENSOR_MEMBER ? mm_dtype_alignment(tensor->dtype)
+						: MM_TENSOR_ALIGN;
 }
 
 static const char *directory_check_tensor(const struct mm_directory *dir,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libclient/base/dtype.h"
 #include "libclient/support/fault.h"
 #include "libclient/model/names.h"
 
@@ -56,6 +57,11 @@ static int bundle_check_member(const struct mm_load_pack *rule,
 				 "pack %s: tensor %s has rank %u, only matrices (rank 2) can be "
 				 "transposed",
 				 label, b->name, b->rank);
+	if ((rule->flags & MM_PACK_TRANSPOSE) && mm_dtype_bits(b->dtype) < 8)
+		return mm_refuse(why, -EINVAL,
+				 "pack %s: tensor %s has elements of %u bits, which cannot be "
+				 "transposed",
+				 label, b->name, mm_dtype_bits(b->dtype));
 	if (a->dtype != b->dtype)
 		return mm_refuse(why, -EINVAL, "pack %s: tensors %s and %s differ in dtype", label,
 				 a->name, b->name);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libclient/base/dtype.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/fault.h"
 #include "libclient/model/bundle.h"
@@ -143,7 +144,7 @@ static void tensor_place(struct mm_layout *layout, uint32_t i,
 		.store_offset = offset,
 		.file = source->file,
 		.group = entry->group,
-		.item_bytes = transposed ? t->dtype == MM_DTYPE_F32 ? 4 : 2 : 0,
+		.item_bytes = transposed ? mm_dtype_bits(t->dtype) / 8 : 0,
 		.rows = transposed ? t->shape[0] : 0,
 		.cols = transposed ? t->shape[1] : 0,
 	};

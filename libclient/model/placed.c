@@ -36,6 +36,24 @@ static void piece_move_bytes(const struct move *m, uint64_t begin, uint64_t end)
 	}
 }
 
+/* Copies an element: of known sizes that is one load and one store. */
+static void item_copy(char *to, const char *from, uint32_t bytes)
+{
+	switch (bytes) {
+	case 1:
+		*to = *from;
+		return;
+	case 2:
+		memcpy(to, from, 2);
+		return;
+	case 4:
+		memcpy(to, from, 4);
+		return;
+	default:
+		memcpy(to, from, bytes);
+	}
+}
+
 /* Copies rows [r0, r1) of columns [c0, c1). */
 static void piece_move_tile(const struct move *m, uint64_t r0, uint64_t r1, uint64_t c0,
 			    uint64_t c1)
@@ -48,10 +66,7 @@ static void piece_move_tile(const struct move *m, uint64_t r0, uint64_t r1, uint
 		for (uint64_t r = r0; r < r1; r++, to += p->item_bytes) {
 			const char *from = m->piece + ((r * p->cols + c) * p->item_bytes - m->from);
 
-			if (p->item_bytes == 2)
-				memcpy(to, from, 2);
-			else
-				memcpy(to, from, 4);
+			item_copy(to, from, p->item_bytes);
 		}
 	}
 }

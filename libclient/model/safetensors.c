@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/dtype.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/json.h"
 
@@ -43,17 +44,7 @@ static int header_refuse(const struct refusal *refusal, int code, const char *fo
 	return code;
 }
 
-static const struct {
-	const char *name;
-	enum mm_dtype dtype;
-	uint64_t bytes;
-} served_dtypes[] = {
-	{ "F32", MM_DTYPE_F32, 4 },
-	{ "F16", MM_DTYPE_F16, 2 },
-	{ "BF16", MM_DTYPE_BF16, 2 },
-};
-
-static int tensor_parse_dtype(const json_t *entry, struct mm_st_tensor *t, uint64_t *ret_item_bytes,
+static int tensor_parse_dtype(const json_t *entry, struct mm_st_tensor *t,
 			      const struct refusal *refusal)
 {
 	const char *text = json_string_value(json_object_get(entry, "dtype"));
@@ -61,23 +52,18 @@ static int tensor_parse_dtype(const json_t *entry, struct mm_st_tensor *t, uint6
 	if (!text)
 		return header_refuse(refusal, -EBADMSG,
 				     "tensor %s: no dtype, or it is not a string", t->name);
-	for (size_t i = 0; i < MM_ARRAY_SIZE(served_dtypes); i++) {
-		if (strcmp(text, served_dtypes[i].name) != 0)
-			continue;
-		t->dtype = served_dtypes[i].dtype;
-		*ret_item_bytes = served_dtypes[i].bytes;
-		return 0;
-	}
-	return header_refuse(refusal, -ENOTSUP,
-			     "tensor %s: dtype %.16s is not served; F32, F16 and BF16 are", t->name,
-			     text);
+	t->dtype = mm_dtype_find(text);
+	if (!t->dtype)
+		return header_refuse(refusal, -ENOTSUP, "tensor %s: dtype %.16s is not known",
+				     t->name, text);
+	return 0;
 }
 
-static int tensor_parse_shape(const json_t *entry, struct mm_st_tensor *t, uint64_t item_bytes,
+static int tensor_parse_shape(const json_t *entry, struct mm_st_tensor *t,
 			      const struct refusal *refusal)
 {
 	const json_t *shape = json_object_get(entry, "shape");
-	uint64_t bytes = item_bytes;
+	uint64_t bits = mm_dtype_bits(t->dtype);
 	size_t rank;
 
 	if (!json_is_array(shape))
@@ -93,12 +79,16 @@ static int tensor_parse_shape(const json_t *entry, struct mm_st_tensor *t, uint6
 			return header_refuse(refusal, -EBADMSG,
 					     "tensor %s: shape[%zu] is not an integer >= 0",
 					     t->name, i);
-		if (__builtin_mul_overflow(bytes, t->shape[i], &bytes))
+		if (__builtin_mul_overflow(bits, t->shape[i], &bits))
 			return header_refuse(refusal, -EBADMSG,
-					     "tensor %s: the shape overflows 64 bits", t->name);
+					     "tensor %s: the shape overflows 2^61 bytes", t->name);
 	}
+	if (bits % 8)
+		return header_refuse(refusal, -EBADMSG,
+				     "tensor %s: elements of %u bits do not fill its last byte",
+				     t->name, mm_dtype_bits(t->dtype));
 	t->rank = (uint32_t)rank;
-	t->bytes = bytes;
+	t->bytes = bits / 8;
 	return 0;
 }
 
@@ -138,7 +128,6 @@ static int tensor_parse_offsets(const json_t *entry, struct mm_st_tensor *t, uin
 static int tensor_parse(const char *name, const json_t *entry, uint64_t data_offset,
 			uint64_t file_bytes, struct mm_st_tensor *t, const struct refusal *refusal)
 {
-	uint64_t item_bytes = 0;
 	int r;
 
 	if (!name[0])
@@ -152,10 +141,10 @@ static int tensor_parse(const char *name, const json_t *entry, uint64_t data_off
 	if (!json_is_object(entry))
 		return header_refuse(refusal, -EBADMSG, "tensor %s: its entry is not an object",
 				     t->name);
-	r = tensor_parse_dtype(entry, t, &item_bytes, refusal);
+	r = tensor_parse_dtype(entry, t, refusal);
 	if (r < 0)
 		return r;
-	r = tensor_parse_shape(entry, t, item_bytes, refusal);
+	r = tensor_parse_shape(entry, t, refusal);
 	if (r < 0)
 		return r;
 	return tensor_parse_offsets(entry, t, data_offset, file_bytes, refusal);

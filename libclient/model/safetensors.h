@@ -9,7 +9,7 @@
  * Ownership: the table owns its tensors; mm_safetensors_done() accepts zeroed and half-built ones.
  * Threading: none shared.
  * Limits:    header <= 100 MB (as the reference implementation), MM_TENSORS_MAX tensors, rank <= 4,
- *            name < MM_TENSOR_NAME_BYTES, dtypes F32, F16, BF16.
+ *            name < MM_TENSOR_NAME_BYTES, dtypes of libclient/base/dtype.h.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
 
 struct mm_st_tensor {
 	char name[MM_TENSOR_NAME_BYTES];
-	enum mm_dtype dtype;
+	uint32_t dtype; /* enum mm_dtype */
 	uint32_t rank;
 	uint64_t shape[4];
 	uint64_t file_offset; /* from the start of the file */

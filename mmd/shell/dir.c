@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/dtype.h"
 #include "mmd/shell/store.h"
 
 #define TENSORS_AT_ONCE 256
@@ -68,9 +69,8 @@ static const char *groups_check(const struct mm_dir_group *groups, uint32_t n, u
 static const char *tensor_check(const struct mm_dir_tensor *t, const struct mm_dir_group *groups,
 				uint32_t n_groups)
 {
-	uint64_t align = !(t->flags & MM_TENSOR_MEMBER) ? MM_TENSOR_ALIGN
-			 : t->dtype == MM_DTYPE_F32     ? sizeof(uint32_t)
-							: sizeof(uint16_t);
+	uint64_t align =
+		t->flags & MM_TENSOR_MEMBER ? mm_dtype_alignment(t->dtype) : MM_TENSOR_ALIGN;
 
 	if (t->name[0] == 0 || t->name[MM_TENSOR_NAME_BYTES - 1] != 0)
 		return "tensor: name";
@@ -78,7 +78,7 @@ static const char *tensor_check(const struct mm_dir_tensor *t, const struct mm_d
 		return "tensor: no such group";
 	if ((t->flags & ~MM_TENSOR_KNOWN) || t->reserved[0] | t->reserved[1] | t->reserved[2])
 		return "tensor: unknown flags, or reserved fields not 0";
-	if (t->dtype < MM_DTYPE_F32 || t->dtype > MM_DTYPE_BF16 || t->rank > 4)
+	if (!mm_dtype_bits(t->dtype) || t->rank > 4)
 		return "tensor: dtype or rank";
 	if (t->offset % align || t->offset > groups[t->group].bytes ||
 	    t->bytes > groups[t->group].bytes - t->offset)

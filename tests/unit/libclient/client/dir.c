@@ -90,12 +90,12 @@ static void test_later(void **state)
 	store_fill(&s);
 	s.dir.reserved[0] = s.dir.reserved[6] = UINT64_MAX;
 	s.tensor[1].reserved[2] = 1;
-	s.tensor[2].dtype = MM_DTYPE_BF16 + 1;
+	s.tensor[2].dtype = MM_DTYPE_C64 + 1;
 	s.tensor[2].bytes = 8 * 16;
 	s.tensor[2].flags = MM_TENSOR_MEMBER;
 	s.tensor[2].offset = 257;
 	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), 0);
-	assert_int_equal(mm_directory_find(&dir, "c")->dtype, MM_DTYPE_BF16 + 1);
+	assert_int_equal(mm_directory_find(&dir, "c")->dtype, MM_DTYPE_C64 + 1);
 	mm_directory_done(&dir);
 	dir = (struct mm_directory){ 0 };
 	s.tensor[2].bytes = 1024;

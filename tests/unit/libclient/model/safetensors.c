@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "libclient/base/base.h"
+#include "libclient/base/dtype.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/model/safetensors.h"
 
@@ -51,7 +52,9 @@ static const struct {
 	{ "no dtype", "{\"a\":{\"shape\":[6],\"data_offsets\":[0,24]}}", -EBADMSG, "dtype" },
 	{ "dtype is a number", "{\"a\":{\"dtype\":1,\"shape\":[6],\"data_offsets\":[0,24]}}",
 	  -EBADMSG, "dtype" },
-	{ "unknown dtype", "{\"a\":" T("I64", "[3]", 0, 24) "}", -ENOTSUP, "I64" },
+	{ "unknown dtype", "{\"a\":" T("I65", "[3]", 0, 24) "}", -ENOTSUP, "I65" },
+	{ "half a byte too many", "{\"a\":" T("F4", "[7,7]", 0, 24) "}", -EBADMSG,
+	  "elements of 4 bits" },
 	{ "no shape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,24]}}", -EBADMSG, "shape" },
 	{ "shape is a string", "{\"a\":" T("F32", "\"6\"", 0, 24) "}", -EBADMSG, "shape" },
 	{ "negative dimension", "{\"a\":" T("F32", "[-6]", 0, 24) "}", -EBADMSG, "shape[0]" },
@@ -133,6 +136,45 @@ static void test_fields(void **state)
 	mm_safetensors_done(&st);
 }
 
+/* Engines bring weights of any type: quantised ones, their scales, indexes. */
+static void test_every_dtype(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t dtype, elements; /* of 24 bytes */
+	} types[] = {
+		{ "F64", MM_DTYPE_F64, 3 },          { "F32", MM_DTYPE_F32, 6 },
+		{ "F16", MM_DTYPE_F16, 12 },         { "BF16", MM_DTYPE_BF16, 12 },
+		{ "F8_E4M3", MM_DTYPE_F8_E4M3, 24 }, { "F8_E5M2", MM_DTYPE_F8_E5M2, 24 },
+		{ "F8_E8M0", MM_DTYPE_F8_E8M0, 24 }, { "F6_E2M3", MM_DTYPE_F6_E2M3, 32 },
+		{ "F6_E3M2", MM_DTYPE_F6_E3M2, 32 }, { "F4", MM_DTYPE_F4, 48 },
+		{ "I8", MM_DTYPE_I8, 24 },           { "U8", MM_DTYPE_U8, 24 },
+		{ "I16", MM_DTYPE_I16, 12 },         { "U16", MM_DTYPE_U16, 12 },
+		{ "I32", MM_DTYPE_I32, 6 },          { "U32", MM_DTYPE_U32, 6 },
+		{ "I64", MM_DTYPE_I64, 3 },          { "U64", MM_DTYPE_U64, 3 },
+		{ "BOOL", MM_DTYPE_BOOL, 24 },       { "C64", MM_DTYPE_C64, 3 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(types); i++) {
+		struct mm_safetensors st = { 0 };
+		char json[128], err[200] = "";
+
+		snprintf(json, sizeof(json),
+			 "{\"a\":{\"dtype\":\"%s\",\"shape\":[%u],\"data_offsets\":[0,24]}}",
+			 types[i].name, types[i].elements);
+		if (mm_safetensors_parse(json, strlen(json), 100, 124, &st, err, sizeof(err)))
+			fail_msg("%s: %s", types[i].name, err);
+		assert_int_equal(st.tensors[0].dtype, types[i].dtype);
+		assert_int_equal(st.tensors[0].bytes, 24);
+		assert_string_equal(mm_dtype_name(types[i].dtype), types[i].name);
+		mm_safetensors_done(&st);
+	}
+	assert_int_equal(mm_dtype_bits(0), 0);
+	assert_int_equal(mm_dtype_bits(MM_DTYPE_C64 + 1), 0);
+	assert_int_equal(mm_dtype_find("F8"), 0);
+}
+
 /* Files with a wrong length field, or that end too early. */
 static const struct {
 	const char *what;
@@ -204,9 +246,8 @@ static void test_too_many_tensors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_headers),
-		cmocka_unit_test(test_fields),
-		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_headers),          cmocka_unit_test(test_fields),
+		cmocka_unit_test(test_every_dtype),      cmocka_unit_test(test_files),
 		cmocka_unit_test(test_too_many_tensors),
 	};
 

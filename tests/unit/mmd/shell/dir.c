@@ -113,7 +113,7 @@ static const struct {
 	MALFORMED(tensor[0].name[MM_TENSOR_NAME_BYTES - 1], 'x'),
 	MALFORMED(tensor[0].group, GROUPS),
 	MALFORMED(tensor[0].dtype, 0),
-	MALFORMED(tensor[0].dtype, MM_DTYPE_BF16 + 1),
+	MALFORMED(tensor[0].dtype, MM_DTYPE_C64 + 1),
 	MALFORMED(tensor[0].rank, 5),
 	MALFORMED(tensor[1].offset, 1),
 	MALFORMED(tensor[1].offset, UINT64_MAX - 255),
