@@ -53,7 +53,7 @@ struct mm_gpu_api; /* mm/gpu.h: only code that uses the table of mm_client_gpu()
  * version LIBMM_CLIENT_<MAJOR>.<MINOR>.
  */
 #define MM_CLIENT_ABI_MAJOR 0
-#define MM_CLIENT_ABI_MINOR 2
+#define MM_CLIENT_ABI_MINOR 3
 #define MM_CLIENT_ABI       (((uint32_t)MM_CLIENT_ABI_MAJOR << 16) | MM_CLIENT_ABI_MINOR)
 
 #define MM_SOCKET_ENV    "MMD_SOCKET" /* variable that is used first if socket_path is NULL */
@@ -322,6 +322,20 @@ MM_API int mm_model_tensor(const struct mm_model *model, const char *name,
 			   struct mm_tensor *ret_tensor);
 
 /**
+ * mm_model_tensor_at() - walk all tensors of the model, in the order of their names
+ * @model:      any
+ * @index:      0 .. n_tensors - 1 of mm_model_info(); packs with a name are among them
+ * @ret_name:   written only on success, with its NUL
+ * @name_bytes: room at @ret_name; MM_TENSOR_NAME_BYTES suffices for all
+ * @ret_tensor: written only on success
+ *
+ * Since version 0.3. Return: 0; -ENOENT no such index; -EINVAL the name is longer, or a size that
+ * cannot be.
+ */
+MM_API int mm_model_tensor_at(const struct mm_model *model, uint32_t index, char *ret_name,
+			      size_t name_bytes, struct mm_tensor *ret_tensor);
+
+/**
  * mm_model_compute() - set how long the layers compute, in relation to each other
  * @model:    any
  * @weights:  of each layer in order, > 0, e.g. microseconds; copied
@@ -418,6 +432,20 @@ MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t word
  * -ECONNRESET.
  */
 MM_API int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
+
+/**
+ * mm_kv_release_many() - give several chunks back
+ * @kv:     any
+ * @chunks: of each what mm_kv_release() wants of one; in any order, none twice
+ * @n:      length of @chunks; with 0 nothing happens
+ *
+ * If one of them cannot be released as it is, none is. The outcomes of the device and of the
+ * connection are per chunk: after -EIO, -ETIMEDOUT or -ECONNRESET none is usable any more, and as
+ * many as mmd was not told of are still owed if they were (mm_kv_owed()). Since version 0.3.
+ * Return: 0; the first error: -ENOENT a chunk is not usable, or is named twice; -EBUSY a list that
+ * names one is being swapped; -EIO; -ETIMEDOUT; -ECONNRESET.
+ */
+MM_API int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t n);
 
 /**
  * mm_kv_owed() - how many chunks mmd reclaims now

@@ -513,26 +513,45 @@ uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words)
 	return n;
 }
 
-/*
- * Marks @chunk as no longer usable. mmd lowers the demand by one with each chunk that is released.
- * A demand above the chunks held must first be lowered to *ret_wanted, or the chunk would be
- * granted again; 0: it is not above them.
- */
-static int release_mark(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wanted)
+/* Marks @chunks as no longer usable, all or none. Return: 0; -ENOENT, -EBUSY with *ret_chunk. */
+static int chunks_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, uint32_t *ret_chunk)
+	MM_REQUIRES(mm_client_lock)
 {
-	struct mm_client *c = kv->client;
+	uint32_t i;
 	int r = 0;
 
+	for (i = 0; i < n && !r; i++) {
+		*ret_chunk = chunks[i];
+		/* One that is named twice is not usable any more. */
+		if (!mm_kv_is_usable(kv, chunks[i]))
+			r = -ENOENT;
+		else if (mm_swap_names(kv->client->swap, chunks[i]))
+			r = -EBUSY;
+		else
+			bit_flip(kv->usable, chunks[i]);
+	}
+	while (r && --i)
+		bit_flip(kv->usable, chunks[i - 1]);
+	return r;
+}
+
+/*
+ * Begins the release of @chunks. mmd lowers the demand by one with each chunk that is released. A
+ * demand above the chunks held must first be lowered to *ret_wanted, or the chunks would be granted
+ * again; 0: it is not above them.
+ */
+static int release_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, uint32_t *ret_wanted,
+			uint32_t *ret_chunk)
+{
+	struct mm_client *c = kv->client;
+	int r;
+
 	mm_client_lock_take(&c->lock);
-	if (!mm_kv_is_usable(kv, chunk))
-		r = -ENOENT;
-	else if (mm_swap_names(c->swap, chunk))
-		r = -EBUSY;
+	r = chunks_mark(kv, chunks, n, ret_chunk);
 	if (!r) {
 		*ret_wanted = kv->wanted > kv->n_usable ? kv->n_usable : 0;
-		bit_flip(kv->usable, chunk);
-		kv->n_usable--;
-		kv->released++;
+		kv->n_usable -= n;
+		kv->released += n;
 		kv->wanted = MM_MIN(kv->wanted, kv->n_usable);
 		reclaim_settle(kv);
 	}
@@ -540,21 +559,20 @@ static int release_mark(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wanted)
 	return r;
 }
 
-/* Undoes the count of a release that failed: mmd counts the chunk as held. */
-static void release_failed(struct mm_kv *kv)
+/* Undoes the count of @n releases that failed: mmd counts the chunks as held. */
+static void release_failed(struct mm_kv *kv, uint32_t n)
 {
 	struct mm_client *c = kv->client;
 
 	mm_client_lock_take(&c->lock);
-	kv->released--;
+	kv->released -= n;
 	if (mm_kv_count_owed(kv))
 		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
 						     .deadline_ns = kv->reclaim.deadline_ns });
 	mm_client_lock_give(&c->lock);
 }
 
-/* Unmaps @chunk and sends the release. @wanted: demand to be sent first, or 0. */
-static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wanted)
+static int chunk_unmap(struct mm_kv *kv, uint32_t chunk)
 {
 	struct mm_client *c = kv->client;
 	int r;
@@ -563,30 +581,53 @@ static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wanted)
 	mm_map_lock_take(&c->map_lock);
 	r = chunk_apply(kv, chunk, NULL);
 	mm_map_lock_give(&c->map_lock);
-	if (r)
-		return mm_fail(c, -EIO, "chunk %u: the device does not unmap it", chunk);
-	r = wanted ? send_want(c, wanted) : 0;
-	if (!r)
-		r = send_release(c, chunk);
-	return r ? mm_fail(c, r, "mmd takes no requests: %s", strerror(-r)) : 0;
+	return r ? mm_fail(c, -EIO, "chunk %u: the device does not unmap it", chunk) : 0;
 }
 
-int mm_kv_release(struct mm_kv *kv, uint32_t chunk)
+/*
+ * Unmaps @chunks and sends their releases. @wanted: demand to be sent first, or 0. Goes on after a
+ * chunk that the device does not unmap. Return: the first error; *ret_released counts the others.
+ */
+static int release_chunks(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, uint32_t wanted,
+			  uint32_t *ret_released)
 {
 	struct mm_client *c = kv->client;
-	uint32_t wanted = 0;
+	int link = wanted ? send_want(c, wanted) : 0, first = 0;
+
+	*ret_released = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		int r = chunk_unmap(kv, chunks[i]);
+
+		first = first ? first : r;
+		if (r || link)
+			continue;
+		link = send_release(c, chunks[i]);
+		*ret_released += !link;
+	}
+	return link ? mm_fail(c, link, "mmd takes no requests: %s", strerror(-link)) : first;
+}
+
+int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t n)
+{
+	struct mm_client *c = kv->client;
+	uint32_t wanted = 0, chunk = 0, released;
 	int r = mm_enter(c);
 
 	if (r)
 		return r;
-	r = release_mark(kv, chunk, &wanted);
+	r = release_mark(kv, chunks, n, &wanted, &chunk);
 	if (r)
 		return mm_fail(c, r, "chunk %u is %s", chunk,
-			       r == -EBUSY ? "being swapped" : "not usable");
-	r = release_chunk(kv, chunk, wanted);
-	if (r)
-		release_failed(kv);
+			       r == -EBUSY ? "being swapped" : "not usable, or named twice");
+	r = release_chunks(kv, chunks, n, wanted, &released);
+	if (released < n)
+		release_failed(kv, n - released);
 	return r;
+}
+
+int mm_kv_release(struct mm_kv *kv, uint32_t chunk)
+{
+	return mm_kv_release_many(kv, &chunk, 1);
 }
 
 uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns)

@@ -418,16 +418,10 @@ int mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
 	return 0;
 }
 
-int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_tensor *ret_tensor)
+static void tensor_write(const struct mm_model *model, const struct mm_dir_tensor *t,
+			 struct mm_tensor *ret_tensor)
 {
-	const struct mm_dir_tensor *t = mm_directory_find(&model->dir, name);
-	struct mm_tensor tensor;
-
-	if (mm_size_check(model->client, ret_tensor, MM_V1_TENSOR))
-		return -EINVAL;
-	if (!t)
-		return mm_fail(model->client, -ENOENT, "the model has no tensor %s", name);
-	tensor = (struct mm_tensor){
+	struct mm_tensor tensor = {
 		.va = model->spans[t->group].va + t->offset,
 		.dtype = t->dtype,
 		.rank = t->rank,
@@ -435,8 +429,39 @@ int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_te
 		.layer = (int32_t)t->group - 1,
 		.flags = t->flags,
 	};
+
 	memcpy(tensor.shape, t->shape, sizeof(tensor.shape));
 	mm_sized_write(ret_tensor, &tensor, sizeof(tensor));
+}
+
+int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_tensor *ret_tensor)
+{
+	const struct mm_dir_tensor *t = mm_directory_find(&model->dir, name);
+
+	if (mm_size_check(model->client, ret_tensor, MM_V1_TENSOR))
+		return -EINVAL;
+	if (!t)
+		return mm_fail(model->client, -ENOENT, "the model has no tensor %s", name);
+	tensor_write(model, t, ret_tensor);
+	return 0;
+}
+
+int mm_model_tensor_at(const struct mm_model *model, uint32_t index, char *ret_name,
+		       size_t name_bytes, struct mm_tensor *ret_tensor)
+{
+	const struct mm_dir_tensor *t;
+
+	if (mm_size_check(model->client, ret_tensor, MM_V1_TENSOR))
+		return -EINVAL;
+	if (index >= model->dir.n_tensors)
+		return mm_fail(model->client, -ENOENT, "tensor %u: the model has %u", index,
+			       model->dir.n_tensors);
+	t = &model->dir.tensors[index];
+	if (name_bytes <= strlen(t->name))
+		return mm_fail(model->client, -EINVAL, "tensor %u: its name has %zu bytes", index,
+			       strlen(t->name));
+	memcpy(ret_name, t->name, strlen(t->name) + 1);
+	tensor_write(model, t, ret_tensor);
 	return 0;
 }
 

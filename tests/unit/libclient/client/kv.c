@@ -240,6 +240,38 @@ static struct mm_kv *full_arena(struct fixture *f)
 	return kv;
 }
 
+/* Several at once: all or, if one cannot be, none; a demand above them is lowered once. */
+static void test_release_many(void **state)
+{
+	static const struct {
+		uint32_t chunks[3];
+		const char *error;
+	} bad[] = {
+		{ { 0, 3, 0 }, "chunk 0 is not usable, or named twice" },
+		{ { 4, 5, 1 }, "chunk 5 is not usable, or named twice" },
+		{ { UINT32_MAX, 1, 2 }, "chunk 4294967295 is not usable, or named twice" },
+	};
+	struct fixture *f = *state;
+	struct mm_kv *kv = full_arena(f);
+	uint64_t bitmap = 0;
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(bad); i++) {
+		assert_int_equal(mm_kv_release_many(kv, bad[i].chunks, 3), -ENOENT);
+		assert_string_equal(mm_client_error(f->client), bad[i].error);
+		assert_int_equal(mm_kv_usable(kv, &bitmap, 1), 5);
+		assert_int_equal(bitmap, 0x1f);
+	}
+	assert_int_equal(mm_kv_release_many(kv, NULL, 0), 0);
+	chunks_reclaim(f, 4, 0, 12345);
+	assert_int_equal(mm_kv_release_many(kv, (const uint32_t[]){ 4, 0, 2 }, 3), 0);
+	assert_int_equal(mm_kv_usable(kv, &bitmap, 1), 2);
+	assert_int_equal(bitmap, 1 << 1 | 1 << 3);
+	assert_int_equal(mm_kv_owed(kv, NULL), 1);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_RELEASE).arg[0], 4);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_RELEASE).arg[0], 0);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_RELEASE).arg[0], 2);
+}
+
 static void test_reclaim(void **state)
 {
 	struct fixture *f = *state;
@@ -528,6 +560,7 @@ int main(void)
 		TEST(test_denied),
 		TEST(test_events_beside_a_wait),
 		TEST(test_never_waits_in_a_step),
+		TEST(test_release_many),
 		TEST(test_reclaim),
 		TEST(test_looks_late),
 		TEST(test_many_events),

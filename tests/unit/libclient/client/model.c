@@ -74,6 +74,34 @@ static void test_loaded(void **state)
 	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, NULL, &other), -EEXIST);
 }
 
+/* By index every tensor comes once, in the order of names, and is the one of that name. */
+static void test_walk(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_tensor walked = { .size = sizeof(walked) }, named = { .size = sizeof(named) };
+	char name[MM_TENSOR_NAME_BYTES], before[MM_TENSOR_NAME_BYTES] = "";
+	struct mm_model_info info = { .size = sizeof(info) };
+	uint32_t i = 0;
+
+	assert_int_equal(mm_model_info(f->model, &info), 0);
+	while (!mm_model_tensor_at(f->model, i, name, sizeof(name), &walked)) {
+		assert_true(strcmp(before, name) < 0);
+		strcpy(before, name);
+		assert_int_equal(mm_model_tensor(f->model, name, &named), 0);
+		assert_memory_equal(&walked, &named, sizeof(named));
+		i++;
+	}
+	assert_int_equal(i, info.n_tensors);
+	assert_int_equal(mm_model_tensor_at(f->model, UINT32_MAX, name, sizeof(name), &walked),
+			 -ENOENT);
+	assert_string_equal(name, before);
+	assert_int_equal(mm_model_tensor_at(f->model, 0, name, sizeof("embed"), &walked), 0);
+	assert_int_equal(mm_model_tensor_at(f->model, 0, name, sizeof("embed") - 1, &walked),
+			 -EINVAL);
+	walked.size = 3;
+	assert_int_equal(mm_model_tensor_at(f->model, 0, name, sizeof(name), &walked), -EINVAL);
+}
+
 static void change_plan(struct fixture *f, uint64_t epoch, uint32_t alpha, uint32_t m)
 {
 	peer_event(f->peer,
@@ -500,6 +528,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		MODEL(test_loaded),
+		MODEL(test_walk),
 		MODEL(test_compute_weights),
 		MODEL(test_plan_changes),
 		MODEL(test_switch_fails),
