@@ -68,6 +68,21 @@ static void assert_assured(const struct mm_view *v, const struct mm_targets *tar
 	}
 }
 
+/*
+ * By index, the most layers that a decision since the last look wanted away: a kill is an event of
+ * its own, with decisions of its own, before the actions of the event that led to it are looked at.
+ */
+static uint32_t wanted_away[MM_CORE_TENANTS_MAX];
+
+static void wanted_note(const struct mm_view *v, const struct mm_targets *targets)
+{
+	for (uint32_t i = 0; i < v->n_tenants; i++) {
+		uint32_t index = v->tenant[i].index;
+
+		wanted_away[index] = MM_MAX(wanted_away[index], targets->tenant[index].alpha);
+	}
+}
+
 /* I5: a decision depends on the view and its memory alone. */
 static void decide_checked(const struct mm_view *v, struct mm_market_memory *memory,
 			   struct mm_targets *targets)
@@ -79,6 +94,7 @@ static void decide_checked(const struct mm_view *v, struct mm_market_memory *mem
 	again_begin(v, memory);
 	policy->decide(v, memory, targets);
 	policy->decide(v, &again_memory, &again);
+	wanted_note(v, targets);
 	mm_assert(memcmp(memory, &again_memory, sizeof(*memory)) == 0);
 	for (uint32_t i = 0; i < v->n_tenants; i++)
 		assert_same_target(&targets->tenant[v->tenant[i].index],
@@ -94,6 +110,7 @@ void w_market_begin(struct world *w)
 {
 	enum mm_policy policy = w->opts.policy;
 
+	memset(wanted_away, 0, sizeof(wanted_away));
 	checked[policy] = *mm_policy_get(policy);
 	checked[policy].decide = decide_checked;
 	w->core->market->policy = &checked[policy];
@@ -130,7 +147,7 @@ static void assert_taken(const struct world *w, const struct w_seen *seen,
 
 	if (next <= seen->alpha || t->plan.alpha_by_hand >= 0)
 		return;
-	mm_assert(w->core->market->policy->lends && next <= seen_target(w, t)->alpha);
+	mm_assert(w->core->market->policy->lends && next <= wanted_away[mm_c_index(w->core, t)]);
 }
 
 /* I4: what is asked for is beyond the target, or is what the account owes at a deadline. */
@@ -219,6 +236,7 @@ void w_market_note_drained(struct world *w)
 		*seen = (struct w_seen){ .tenant = MM_NO_TENANT };
 		if (!t)
 			continue;
+		wanted_away[mm_c_index(w->core, t)] = seen_target(w, t)->alpha;
 		seen->tenant = t->id;
 		seen->held = t->kv.held;
 		seen->alpha = MM_MAX(t->plan.alpha, mm_c_alpha_next(t));

@@ -95,6 +95,17 @@ static uint64_t kv_needed(const struct mm_draft_row *row)
 	return t->gives ? used : row->held;
 }
 
+/*
+ * Returns the pages of the model of @row with @alpha layers away, and, while the last of them
+ * returns, those of the slot, which come free only afterwards: without them it would never return.
+ */
+static uint64_t model_needed(const struct mm_draft_row *row, uint32_t alpha)
+{
+	bool last_returns = row->role == MM_ROLE_COMPUTES && row->t->alpha_next && !alpha;
+
+	return mm_draft_resident(row, alpha) + (last_returns ? row->t->slot_pages : 0);
+}
+
 /* Returns the pages that lack, with all layers of who computes at home; less than 0: a surplus. */
 static int64_t pages_lacking(const struct mm_draft *d, bool home)
 {
@@ -104,7 +115,7 @@ static int64_t pages_lacking(const struct mm_draft *d, bool home)
 		const struct mm_draft_row *row = &d->row[i];
 		bool lends = row->t->lends && home && row->role == MM_ROLE_COMPUTES;
 
-		sum += mm_draft_resident(row, lends ? 0 : row->alpha) + kv_needed(row);
+		sum += model_needed(row, lends ? 0 : row->alpha) + kv_needed(row);
 	}
 	return (int64_t)sum - (int64_t)d->pages;
 }

@@ -157,6 +157,38 @@ static void own_kv_makes_room_for_the_last_layer(void **state)
 	assert_int_equal(v.target[1].kv_keep, 100);
 }
 
+/* While the last layer returns, an idle model lends the slot's pages, too: it waits for them. */
+static void idle_layers_make_room_for_the_last_layer(void **state)
+{
+	struct mm_view_tenant *t, *idle;
+
+	(void)state;
+	views_begin(&v, 2 * MODEL + 9);
+	t = add_tenant(8, 8);
+	idle = add_tenant(0, 0);
+	views_idle(idle);
+	t->hungry_permille = 0;
+	t->kv_used = t->kv_held;
+	v.view.may_turns = false;
+	views_mode(&v, true);
+	views_decide(&v);
+	assert_int_equal(v.target[0].alpha, 0);
+	assert_int_equal(v.target[1].alpha, 0); /* all fits */
+	t->alpha = t->alpha_next = 1;
+	views_decide(&v);
+	assert_int_equal(v.target[0].alpha, 0);
+	assert_true(v.target[1].alpha * idle->layer_pages >= t->slot_pages);
+	/* Who lends so returns once the other is home. */
+	idle->alpha = idle->alpha_next = v.target[1].alpha;
+	v.memory.taken_ns[1] = 0;
+	views_decide(&v);
+	assert_int_equal(v.target[1].alpha, idle->alpha);
+	t->alpha = t->alpha_next = 0;
+	v.view.pages += MODEL; /* beyond what is kept free */
+	views_decide(&v);
+	assert_int_equal(v.target[1].alpha, 0);
+}
+
 static void equal_tenants_get_equal_kv(void **state)
 {
 	(void)state;
@@ -592,6 +624,7 @@ int main(void)
 		cmocka_unit_test(who_computes_lends_what_is_hidden),
 		cmocka_unit_test(who_wakes_gets_its_layers_before_others_surplus),
 		cmocka_unit_test(own_kv_makes_room_for_the_last_layer),
+		cmocka_unit_test(idle_layers_make_room_for_the_last_layer),
 		cmocka_unit_test(equal_tenants_get_equal_kv),
 		cmocka_unit_test(a_share_comes_before_any_surplus),
 		cmocka_unit_test(large_chunks_give_their_part),
