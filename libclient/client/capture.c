@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How captures of the engine and driver calls of the library stay out of each other's way. */
 #include "libclient/client/internal.h"
 
 struct mm_capture_mode mm_capture_relax(const struct mm_gpu_api *gpu)

@@ -55,7 +55,7 @@ ODD_MODELS = {
 
 
 def odd_model(folder, layers, other, dtypes=(("F16", 16),)):
-    """Of the dtypes, with their bits, one layer has each after the other."""
+    """One tensor after the other has the next of @dtypes, which come with their bits."""
     folder.mkdir()
     shapes = {DOWN.format(layer): [100, 90 + 2 * layer] for layer in range(layers)} | other
     header, at = {}, 0

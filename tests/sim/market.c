@@ -143,11 +143,12 @@ static void assert_granted(const struct world *w, const struct mm_c_tenant *t)
 static void assert_taken(const struct world *w, const struct w_seen *seen,
 			 const struct mm_c_tenant *t)
 {
-	uint32_t next = mm_c_alpha_next(t);
+	uint32_t next = mm_c_alpha_next(t), wanted;
 
 	if (next <= seen->alpha || t->plan.alpha_by_hand >= 0)
 		return;
-	mm_assert(w->core->market->policy->lends && next <= wanted_away[mm_c_index(w->core, t)]);
+	wanted = MM_MAX(wanted_away[mm_c_index(w->core, t)], seen_target(w, t)->alpha);
+	mm_assert(w->core->market->policy->lends && next <= wanted);
 }
 
 /* I4: what is asked for is beyond the target, or is what the account owes at a deadline. */

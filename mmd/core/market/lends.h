@@ -27,6 +27,7 @@ struct mm_c_lends {
 	uint64_t by_hand_ns; /* since when the operator's plan waits for pages */
 	struct mm_c_earmark earmark;
 	uint64_t stuck_until_ns; /* a target could not be reached: until then none is expected */
+	uint32_t stuck_times;    /* how often in a row: without a return in between */
 	uint64_t big_pages;      /* that are kept for its model or the operator's plan */
 
 	uint32_t hungry_permille, late_permille;

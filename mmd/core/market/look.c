@@ -102,6 +102,15 @@ static uint64_t mean_layer_ns(const struct mm_core *c, const struct mm_c_tenant 
 			  MM_MAX(t->layer_bytes_max, 1));
 }
 
+/* Returns whether the return of @t's layers was given up lately, and there is no room for all. */
+static bool return_is_stuck(const struct mm_core *c, const struct mm_c_tenant *t,
+			    const struct mm_view_tenant *v)
+{
+	uint64_t need = (uint64_t)v->alpha * v->layer_pages + v->slot_pages;
+
+	return c->now_ns < t->lends->stuck_until_ns && mm_c_free_pages(c) < need;
+}
+
 static void look_at_layers(const struct mm_core *c, const struct mm_c_tenant *t,
 			   struct mm_view_tenant *v)
 {
@@ -125,7 +134,7 @@ static void look_at_layers(const struct mm_core *c, const struct mm_c_tenant *t,
 	v->cycling = t->plan.m;
 	v->slot_pages = v->alpha ? (uint32_t)mm_c_slots_pages(t, &t->change->set) : 0;
 	v->lends = t->plan.alpha_by_hand < 0 && t->sets->alpha_max && !t->change->broken &&
-		   c->now_ns >= t->lends->stuck_until_ns;
+		   !return_is_stuck(c, t, v);
 	v->alpha_max = v->lends ? t->sets->alpha_max : 0;
 	v->alpha_two = v->lends ? t->sets->alpha_max_two : 0;
 	v->change_from_ns = may_at > c->now_ns ? may_at : 0;

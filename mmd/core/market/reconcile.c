@@ -16,9 +16,11 @@
 #include "mmd/core/plan/sets.h"
 
 #define RETURN_TRIES  3
-#define STUCK_NS      (2 * MM_NS_PER_S)
-#define PROGRESS_PART 16 /* of the pages of an earmark: fewer are no progress */
-#define TAKE_PART     4  /* of what a target leaves to take: less is not worth a change */
+#define STUCK_NS      (2 * MM_NS_PER_S) /* without a target after a return in vain */
+#define STUCK_TIMES   3                 /* in a row: each more doubles that */
+#define STUCK_DOUBLE  4                 /* so often at most */
+#define PROGRESS_PART 16                /* of the pages of an earmark: fewer are no progress */
+#define TAKE_PART     4 /* of what a target leaves to take: less is not worth a change */
 
 static const struct mm_target *target_of(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -83,6 +85,7 @@ static bool return_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alph
 	if (!mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), pages))
 		return false;
 	t->lends->earmark.pages = 0;
+	t->lends->stuck_times = 0;
 	return true;
 }
 
@@ -117,6 +120,20 @@ static uint64_t return_need(const struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /*
+ * Others lent layers, or gave KV, for pages that did not suffice. What fails again and again is
+ * tried less and less often.
+ */
+static void return_give_up(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_c_lends *lends = t->lends;
+	uint32_t doubled = lends->stuck_times - MM_MIN(lends->stuck_times, STUCK_TIMES - 1u);
+
+	lends->stuck_until_ns =
+		c->now_ns + mm_c_time(c, STUCK_NS << MM_MIN(doubled, (uint32_t)STUCK_DOUBLE));
+	lends->stuck_times++;
+}
+
+/*
  * An earmark lasts as long as it makes progress: a part more of its pages is there each time, or it
  * is not its turn yet.
  */
@@ -138,7 +155,7 @@ static void earmark_renew(struct mm_core *c, struct mm_c_tenant *t, uint64_t hav
 	if (c->now_ns < mark->until_ns || mark->expired)
 		return;
 	mark->expired = true;
-	t->lends->stuck_until_ns = c->now_ns + mm_c_time(c, STUCK_NS);
+	return_give_up(c, t);
 }
 
 /* Keeps pages for @t's layers, or begins their return. Returns how many pages are kept. */

@@ -178,7 +178,7 @@ static void idle_layers_make_room_for_the_last_layer(void **state)
 	views_decide(&v);
 	assert_int_equal(v.target[0].alpha, 0);
 	assert_true(v.target[1].alpha * idle->layer_pages >= t->slot_pages);
-	/* Who lends so returns once the other is home. */
+	/* The layers that were lent so return once the other is home. */
 	idle->alpha = idle->alpha_next = v.target[1].alpha;
 	v.memory.taken_ns[1] = 0;
 	views_decide(&v);
