@@ -31,11 +31,12 @@ const char *mm_explain_mode(const struct mm_core_why_device *d, char to[MM_SENTE
 			 "No model takes turns, so all compute side by side.");
 		break;
 	case MM_WHY_MODE_MEMORY:
-		snprintf(to, MM_SENTENCE_BYTES,
-			 "No model takes turns, but what they want, %s, is far more than the %s "
-			 "that there are with the layers that it pays to have away, so memory goes "
-			 "to one after the other.",
-			 demand, supply);
+		snprintf(
+			to, MM_SENTENCE_BYTES,
+			"No model takes turns, but what they want beside their weights, %s, is far "
+			"more than the %s that there are with the layers that it pays to have "
+			"away, so memory goes to one after the other.",
+			demand, supply);
 		break;
 	case MM_WHY_MODE_SET:
 		snprintf(to, MM_SENTENCE_BYTES, "%s, as the operator has set it (knob mode).",
@@ -46,17 +47,20 @@ const char *mm_explain_mode(const struct mm_core_why_device *d, char to[MM_SENTE
 			 mode_words(d));
 		break;
 	case MM_WHY_MODE_FITS:
-		snprintf(to, MM_SENTENCE_BYTES,
-			 "%s: the memory that they want, %s, is not more than %.0f %% of the %s "
-			 "that they have so, with the layers that it pays to have away.",
-			 mode_words(d), demand, d->from_permille / 10.0, supply);
+		snprintf(
+			to, MM_SENTENCE_BYTES,
+			"%s: the memory that they want beside their weights, %s, is not more than "
+			"%.0f %% of the %s that they have so, with the layers that it pays to have "
+			"away.",
+			mode_words(d), demand, d->from_permille / 10.0, supply);
 		break;
 	case MM_WHY_MODE_EXCEEDS:
-		snprintf(to, MM_SENTENCE_BYTES,
-			 "%s: the memory that they want, %s, is not less than %.0f %% of the %s "
-			 "that they would have side by side, with the layers that it would pay to "
-			 "have away.",
-			 mode_words(d), demand, d->below_permille / 10.0, supply);
+		snprintf(
+			to, MM_SENTENCE_BYTES,
+			"%s: the memory that they want beside their weights, %s, is not less than "
+			"%.0f %% of the %s that they would have side by side, with the layers that "
+			"it would pay to have away.",
+			mode_words(d), demand, d->below_permille / 10.0, supply);
 		break;
 	default:
 		snprintf(to, MM_SENTENCE_BYTES,

@@ -7,36 +7,41 @@
 #include "mmd/core/market/value.h"
 
 #define DWELL_NS     MM_NS_PER_S
-#define DWELL_OVER   300 /* permille of demand over supply for turns after DWELL_NS */
+#define DWELL_OVER   1500 /* permille of demand over supply for turns after DWELL_NS */
 #define GOALS_NS     (10 * MM_NS_PER_S) /* the least between two changes where there are goals */
 #define GOALS_PART   10                 /* of a goal, by which the other mode must meet it */
 #define TURN_MOST_NS (20 * MM_NS_PER_S)
 
-/* Memory that all who have work want; a model that is idle may come back any time. */
+/*
+ * Memory that all who have work want beside their models; a model that is idle may come back any
+ * time.
+ */
 static uint64_t demand_of(const struct mm_draft *d)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < d->n; i++) {
 		const struct mm_draft_row *row = &d->row[i];
-		uint64_t model = mm_draft_resident(row, 0);
 
-		sum += row->works ? model + row->want : (model + row->held) / 2;
+		sum += row->works ? row->want : (mm_draft_resident(row, 0) + row->held) / 2;
 	}
 	return sum;
 }
 
-/* Returns the pool and what layers would add if all who have work computed side by side. */
+/*
+ * Returns what the models of those who have work would leave of the pool if all of them computed
+ * side by side, with layers away as far as it pays.
+ */
 static uint64_t supply_of(struct mm_draft *d, const struct mm_market_memory *memory)
 {
-	uint64_t sum = d->pages;
+	uint64_t models = 0;
 
 	mm_draft_roles(d, true, MM_NO_TENANT);
 	mm_away_decide(d, memory);
 	for (uint32_t i = 0; i < d->n; i++)
 		if (d->row[i].role == MM_ROLE_COMPUTES)
-			sum += (uint64_t)d->row[i].alpha * d->row[i].t->layer_pages;
-	return sum;
+			models += mm_draft_resident(&d->row[i], d->row[i].alpha);
+	return d->pages > models ? d->pages - models : 0;
 }
 
 /* ---- goals ---- */

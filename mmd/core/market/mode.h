@@ -13,8 +13,8 @@
 #include "mmd/core/market/draft.h"
 
 /* Demand in permille of the supply: above this in turns, below that side by side again. */
-#define MM_MODE_TURNS_FROM   1100
-#define MM_MODE_BESIDE_BELOW 900
+#define MM_MODE_TURNS_FROM   1500
+#define MM_MODE_BESIDE_BELOW 500
 
 /*
  * Chooses the mode, and gives the roles for it: memory->beside is as chosen. Writes demand and

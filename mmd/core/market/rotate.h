@@ -15,7 +15,7 @@
 #include "mmd/core/market/draft.h"
 
 /* Demand in permille of the supply: above this memory rotates, below that it is divided again. */
-#define MM_ROTATE_FROM  1250
+#define MM_ROTATE_FROM  2000
 #define MM_ROTATE_BELOW 1000
 
 /*

@@ -446,7 +446,7 @@ static void a_little_too_much_demand_waits_for_turns(void **state)
 	v.tenant[0].lends = v.tenant[1].lends = false;
 	v.view.joined = 2;
 	views_decide(&v);
-	v.tenant[0].kv_wanted = v.tenant[1].kv_wanted = 635; /* 1.15 times the supply */
+	v.tenant[0].kv_wanted = v.tenant[1].kv_wanted = 875; /* 1.75 times the supply */
 	views_decide(&v);
 	v.view.now_ns += 1900 * MM_NS_PER_MS;
 	views_decide(&v);
@@ -454,6 +454,34 @@ static void a_little_too_much_demand_waits_for_turns(void **state)
 	v.view.now_ns += 200 * MM_NS_PER_MS;
 	views_decide(&v);
 	assert_false(v.targets.beside);
+}
+
+/* Weights are there in any case: how large they are does not make memory scarce, nor plenty. */
+static void the_mode_compares_what_weights_leave(void **state)
+{
+	(void)state;
+	for (uint64_t more = 0; more <= 10000; more += 10000) {
+		views_begin(&v, 2 * MODEL + 1000 + 2 * more);
+		for (uint32_t i = 0; i < 2; i++) {
+			add_tenant(200, 200)->lends = false;
+			v.tenant[i].fixed_pages += more;
+			views_wait(&v.tenant[i], i);
+		}
+		v.view.joined = 2;
+		views_decide(&v);
+		assert_int_equal(v.targets.demand, 400);
+		assert_int_equal(v.targets.supply, 1000);
+		v.tenant[0].kv_wanted = v.tenant[1].kv_wanted = 875;
+		views_decide(&v);
+		v.view.now_ns += 2100 * MM_NS_PER_MS;
+		views_decide(&v);
+		assert_false(v.targets.beside);
+		v.tenant[0].kv_wanted = v.tenant[1].kv_wanted = 200;
+		views_decide(&v);
+		v.view.now_ns += 1100 * MM_NS_PER_MS;
+		views_decide(&v);
+		assert_true(v.targets.beside);
+	}
 }
 
 static void one_alone_needs_no_turns(void **state)
@@ -473,7 +501,7 @@ static void one_alone_needs_no_turns(void **state)
 static void goals_come_before_memory(void **state)
 {
 	(void)state;
-	views_begin(&v, 2 * MODEL + 2000);
+	views_begin(&v, 2 * MODEL + 2200);
 	add_tenant(500, 500);
 	add_tenant(500, 500);
 	views_wait(&v.tenant[0], 0);
@@ -519,7 +547,7 @@ static uint32_t mode_changes(uint32_t seconds, uint64_t beside_ns, uint64_t turn
 static void goals_do_not_change_the_mode_each_second(void **state)
 {
 	(void)state;
-	views_begin(&v, 2 * MODEL + 2000);
+	views_begin(&v, 2 * MODEL + 2200);
 	add_tenant(500, 500);
 	add_tenant(500, 500);
 	views_wait(&v.tenant[0], 0);
@@ -636,6 +664,7 @@ int main(void)
 		cmocka_unit_test(a_turn_lasts_many_rotations),
 		cmocka_unit_test(the_mode_follows_the_demand),
 		cmocka_unit_test(a_little_too_much_demand_waits_for_turns),
+		cmocka_unit_test(the_mode_compares_what_weights_leave),
 		cmocka_unit_test(one_alone_needs_no_turns),
 		cmocka_unit_test(goals_come_before_memory),
 		cmocka_unit_test(goals_do_not_change_the_mode_each_second),

@@ -400,9 +400,11 @@ static const struct {
 	{ MM_WHY_MODE_ALONE, true, "At most one of the models that take turns has work" },
 	{ MM_WHY_MODE_GOALS, true, "side by side, because that misses fewer goals of accounts" },
 	{ MM_WHY_MODE_FITS, true,
-	  "side by side: the memory that they want, 120.0 GiB, is not more than 110 %" },
+	  "side by side: the memory that they want beside their weights, 120.0 GiB, is not "
+	  "more than 110 %" },
 	{ MM_WHY_MODE_EXCEEDS, false,
-	  "Models take turns: the memory that they want, 120.0 GiB, is not less than 90 % of" },
+	  "Models take turns: the memory that they want beside their weights, 120.0 GiB, is not "
+	  "less than 90 % of" },
 };
 static_assert(MM_ARRAY_SIZE(mode_cases) == MM_WHY_MODES, "a case for each");
 
