@@ -31,8 +31,10 @@ bool laws_computes(const struct mm_view *view, const struct mm_targets *targets,
 		return t->index == targets->memory_of;
 	if (!view_works(t) || targets->beside || t->turn == MM_VIEW_NO_TURNS)
 		return view_works(t);
-	return t->index == targets->turn_of ||
-	       (t->turn == MM_VIEW_HOLDS && count_holders(view) > 1);
+	/* While turns close, those that end their last steps side by side compute. */
+	if (count_holders(view) > 1)
+		return true;
+	return t->index == targets->turn_of || (t->turn == MM_VIEW_HOLDS && t->turn_ends);
 }
 
 /* Returns what a tenant has once it has released what it is asked for. */

@@ -38,7 +38,7 @@ void mm_draft_begin(struct mm_draft *d, const struct mm_view *view)
 }
 
 static enum mm_role role_of(const struct mm_draft *d, const struct mm_draft_row *row,
-			    uint32_t turn_of, uint32_t holders)
+			    uint32_t turn_of)
 {
 	const struct mm_view_tenant *t = row->t;
 
@@ -48,24 +48,20 @@ static enum mm_role role_of(const struct mm_draft *d, const struct mm_draft_row 
 		return t->index == turn_of ? MM_ROLE_COMPUTES : MM_ROLE_WAITS;
 	if (d->beside || t->turn == MM_VIEW_NO_TURNS || t->index == turn_of)
 		return MM_ROLE_COMPUTES;
-	/* Those that computed side by side go on until the one turn begins. */
-	if (holders > 1 && t->turn == MM_VIEW_HOLDS)
+	/* The last of those that computed side by side ends its step. */
+	if (t->turn == MM_VIEW_HOLDS && t->turn_ends)
 		return MM_ROLE_COMPUTES;
 	return t->turn == MM_VIEW_AWAY ? MM_ROLE_IDLE : MM_ROLE_WAITS;
 }
 
 void mm_draft_roles(struct mm_draft *d, bool beside, uint32_t turn_of)
 {
-	uint32_t holders = 0;
-
 	d->beside = beside;
 	d->computing = d->waiting = 0;
-	for (uint32_t i = 0; i < d->n; i++)
-		holders += d->row[i].t->turn == MM_VIEW_HOLDS;
 	for (uint32_t i = 0; i < d->n; i++) {
 		struct mm_draft_row *row = &d->row[i];
 
-		row->role = role_of(d, row, turn_of, holders);
+		row->role = role_of(d, row, turn_of);
 		row->alpha = row->t->alpha_next;
 		row->alpha_least = 0;
 		row->keep = row->level = row->held;

@@ -204,6 +204,7 @@ static void look_at_turn(const struct mm_core *c, const struct mm_c_tenant *t,
 	if (t->turn->holds) {
 		v->turn = MM_VIEW_HOLDS;
 		v->turn_since_ns = t->turn->begun_ns;
+		v->turn_ends = t->turn->closing;
 	}
 }
 

@@ -158,7 +158,10 @@ static void mode_change(const struct mm_draft *d, struct mm_market_memory *memor
 
 /* ---- whose turn memory is for ---- */
 
-/* Returns who has the turn, or has the next one if nobody does; MM_NO_TENANT: nobody. */
+/*
+ * Returns who has the turn, or has the next one if nobody does; MM_NO_TENANT: nobody. When turns
+ * close, it is not who ends its last step side by side last: that one waits as the others do.
+ */
 static uint32_t turn_now(const struct mm_draft *d)
 {
 	uint32_t next = MM_NO_TENANT;
@@ -166,7 +169,7 @@ static uint32_t turn_now(const struct mm_draft *d)
 	for (uint32_t i = 0; i < d->n; i++) {
 		const struct mm_view_tenant *t = d->row[i].t;
 
-		if (t->turn == MM_VIEW_HOLDS)
+		if (t->turn == MM_VIEW_HOLDS && !t->turn_ends)
 			return t->index;
 		if (t->turn == MM_VIEW_WAITS && !t->place)
 			next = t->index;
@@ -174,10 +177,23 @@ static uint32_t turn_now(const struct mm_draft *d)
 	return next;
 }
 
+/*
+ * Returns whether turns close, and several still end their last steps side by side. That is over in
+ * a step, and says nothing of whose turn it will be: memory stays as it is.
+ */
+static bool turns_closing(const struct mm_draft *d)
+{
+	uint32_t holders = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		holders += d->row[i].t->turn == MM_VIEW_HOLDS;
+	return holders > 1;
+}
+
 void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct mm_targets *targets)
 {
 	const struct mm_view *view = d->view;
-	bool may_turns = view->may_turns && view->joined;
+	bool may_turns = view->may_turns && view->joined, beside;
 
 	memory->beside = memory->chosen ? memory->beside : view->may_beside;
 	memory->chosen = true;
@@ -193,10 +209,11 @@ void mm_mode_choose(struct mm_draft *d, struct mm_market_memory *memory, struct 
 	} else {
 		mode_change(d, memory, targets, !wants_turns(d, memory->beside, targets));
 	}
-	targets->turn_of = memory->beside ? MM_NO_TENANT : turn_now(d);
+	beside = memory->beside || turns_closing(d);
+	targets->turn_of = beside ? MM_NO_TENANT : turn_now(d);
 	targets->memory_of = mm_rotate_choose(d, memory, targets);
 	d->rotates = targets->memory_of != MM_NO_TENANT;
-	mm_draft_roles(d, memory->beside && !d->rotates,
+	mm_draft_roles(d, beside && !d->rotates,
 		       d->rotates ? targets->memory_of : targets->turn_of);
 }
 

@@ -490,7 +490,7 @@ static void turn_begin(struct mm_core *c, struct mm_c_tenant *t)
 	turn->begun_ns = c->market->turn.begun_ns = c->now_ns;
 	turn->rank = tenant_rank(c, t);
 	turn->account_rank = rank_of(c, priority_bound(c, t), turn_account_of(c, t)->turn.since_ns);
-	turn->return_requested = false;
+	turn->return_requested = turn->closing = false;
 	turn->home_ns = c->market->policy->market ? 0 : c->now_ns;
 	turn->alone = !c->market->turn.beside;
 	turn->kv_awaited = holder_awaits_kv(t);
@@ -614,8 +614,10 @@ static bool returns_are_requested(const struct mm_core *c)
 static void turns_end_all(struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-		if (t->turn->holds && !t->turn->return_requested && mm_c_burst(c))
+		if (t->turn->holds && !t->turn->return_requested && mm_c_burst(c)) {
 			turn_end_request(c, t, false);
+			t->turn->closing = true;
+		}
 }
 
 /* While turns are closed: begins the next turn, or ends the present one for it. */

@@ -56,6 +56,7 @@ struct mm_c_turn {
 	bool return_requested;       /* it is to give the turn back until until_ns */
 	uint64_t until_ns;
 	bool alone;       /* turns were closed when it began */
+	bool closing;     /* it is to be given back because turns closed, as all that were open */
 	uint32_t kv_left; /* chunks that it held when the turn before ended */
 	bool kv_awaited;  /* since the begin it holds fewer, and waits for chunks */
 	uint32_t kv_back; /* the most that it has held since, while kv_awaited */

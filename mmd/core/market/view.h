@@ -89,6 +89,7 @@ struct mm_view_tenant {
 	uint64_t stepped_ns;      /* when it was last seen to run steps */
 	uint64_t home_mean_ns; /* mean time until its memory was there at the begin of its turns */
 	enum mm_view_turn turn;
+	bool turn_ends;         /* it computed side by side, and is to end that: turns closed */
 	uint32_t place;         /* of those that wait: 0 has the next turn */
 	uint64_t turn_since_ns; /* when the turn that it holds began */
 	uint64_t quantum_ns;    /* length of a turn that it asks for, within its account's bound */

@@ -65,6 +65,15 @@ static bool holds_turn(const struct w_proc *p)
 	return p->machine.turn.serial && !p->machine.turn.ending;
 }
 
+/* Returns whether @p is to give a turn back because turns closed. */
+static bool is_closing(const struct w_proc *p)
+{
+	for (uint32_t i = 0; i < w->core->tenants_end; i++)
+		if (w->core->tenant[i].id == p->tenant)
+			return w->core->tenant[i].turn->closing;
+	return false;
+}
+
 /* Tenants of one account that all hold a turn. */
 static void members_hold(struct w_proc **p)
 {
@@ -161,9 +170,10 @@ static void closing_ends_all(void **state)
 
 	(void)state;
 	members_hold(p);
+	assert_false(is_closing(p[0]));
 	turns_close();
 	for (uint32_t i = 0; i < MEMBERS; i++)
-		assert_true(p[i]->machine.turn.ending);
+		assert_true(p[i]->machine.turn.ending && is_closing(p[i]));
 	member_done(p[1]);
 	member_want(p[1]);
 	member_done(p[2]);
@@ -171,7 +181,7 @@ static void closing_ends_all(void **state)
 	assert_true(p[0]->machine.turn.ending);
 	assert_false(p[1]->machine.turn.serial || p[2]->machine.turn.serial);
 	member_done(p[0]);
-	assert_true(holds_turn(p[1])); /* it has waited longest */
+	assert_true(holds_turn(p[1]) && !is_closing(p[1])); /* it has waited longest */
 	member_want(p[0]);
 	assert_false(p[0]->machine.turn.serial || p[2]->machine.turn.serial);
 	settle_ms(50);

@@ -484,6 +484,29 @@ static void the_mode_compares_what_weights_leave(void **state)
 	}
 }
 
+/* A last step of the time side by side says nothing of whose turn it will be. */
+static void memory_stays_while_turns_close(void **state)
+{
+	(void)state;
+	two_in_turns(2 * MODEL + 800);
+	views_mode(&v, false);
+	v.tenant[1].turn = MM_VIEW_HOLDS;
+	views_decide(&v);
+	assert_false(v.targets.beside);
+	assert_int_equal(v.targets.turn_of, MM_NO_TENANT);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(v.target[i].kv_keep, UINT32_MAX);
+	/* The other one has given its turn back, and waits: memory is for that one. */
+	v.tenant[0].turn_ends = true;
+	views_wait(&v.tenant[1], 0);
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_of, 1);
+	/* One that began its turn after that has it. */
+	v.tenant[0].turn_ends = false;
+	views_decide(&v);
+	assert_int_equal(v.targets.turn_of, 0);
+}
+
 static void one_alone_needs_no_turns(void **state)
 {
 	(void)state;
@@ -665,6 +688,7 @@ int main(void)
 		cmocka_unit_test(the_mode_follows_the_demand),
 		cmocka_unit_test(a_little_too_much_demand_waits_for_turns),
 		cmocka_unit_test(the_mode_compares_what_weights_leave),
+		cmocka_unit_test(memory_stays_while_turns_close),
 		cmocka_unit_test(one_alone_needs_no_turns),
 		cmocka_unit_test(goals_come_before_memory),
 		cmocka_unit_test(goals_do_not_change_the_mode_each_second),
