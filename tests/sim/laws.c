@@ -81,6 +81,45 @@ static const char *layers_broken(const struct mm_view_tenant *t, const struct mm
 	return NULL;
 }
 
+/* Returns whether @t's account may have no more, but what rounding to chunks leaves. */
+static bool account_is_full(const struct mm_view *view, const struct mm_targets *targets,
+			    const struct mm_view_tenant *t)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < view->n_tenants; i++) {
+		const struct mm_view_tenant *u = &view->tenant[i];
+		const struct mm_target *g = &targets->tenant[u->index];
+
+		if (u->account == t->account)
+			sum += resident_of(u, g->alpha) +
+			       (MM_MAX((uint64_t)g->kv_most, kept_chunks(u, g)) + 1) *
+				       u->chunk_pages;
+	}
+	return sum > view->account[t->account].max_pages;
+}
+
+/*
+ * While memory rotates, one that waits for it may have what is left over: whose memory it is may
+ * have all that it wants, as far as its account may.
+ */
+static bool may_have_the_rest(const struct mm_view *view, const struct mm_targets *targets,
+			      const struct mm_view_tenant *t)
+{
+	if (targets->memory_of == MM_NO_TENANT || !(view_works(t) || t->waiting))
+		return false;
+	for (uint32_t i = 0; i < view->n_tenants; i++) {
+		const struct mm_view_tenant *u = &view->tenant[i];
+		uint64_t wanted = MM_MIN((uint64_t)u->kv_wanted + u->kv_queued, u->kv_limit);
+
+		if (u->chunk_pages && laws_computes(view, targets, u) &&
+		    targets->tenant[u->index].kv_most < wanted &&
+		    !account_is_full(view, targets, u))
+			return false;
+	}
+	return true;
+}
+
 static const char *chunks_broken(const struct mm_view *view, const struct mm_targets *targets,
 				 const struct mm_view_tenant *t, const struct mm_target *g)
 {
@@ -92,7 +131,8 @@ static const char *chunks_broken(const struct mm_view *view, const struct mm_tar
 		return "I4: KV is asked of a tenant that does not give";
 	if (g->kv_keep != UINT32_MAX && g->kv_keep >= t->kv_held)
 		return "I4: KV is asked of a tenant that has less";
-	if (!laws_computes(view, targets, t) && g->kv_most > t->kv_held)
+	if (!laws_computes(view, targets, t) && g->kv_most > t->kv_held &&
+	    !may_have_the_rest(view, targets, t))
 		return "I2: a tenant that does not compute is granted KV";
 	if (g->kv_most > t->kv_held && g->kv_keep < t->kv_held)
 		return "I2: a tenant is granted KV and asked for some at once";

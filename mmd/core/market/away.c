@@ -91,7 +91,7 @@ static uint64_t kv_needed(const struct mm_draft_row *row)
 	uint64_t used = (uint64_t)MM_MIN(t->kv_used, t->kv_held) * t->chunk_pages;
 
 	if (row->role == MM_ROLE_COMPUTES)
-		return row->want + row->want / 8;
+		return row->want + row->want / MM_DRAFT_AHEAD_PART;
 	return t->gives ? used : row->held;
 }
 
@@ -209,6 +209,33 @@ static void next_return(struct mm_draft *d, const struct mm_market_memory *memor
 			continue;
 		*surplus = row_return(row, *surplus);
 		row->why = MM_WHY_NEXT;
+	}
+}
+
+/* Returns the pages of the layers without which steps of @row take more than twice as long. */
+static uint64_t severe_pages(const struct mm_draft_row *row)
+{
+	uint32_t alpha = row->alpha;
+
+	while (mm_value_slow(row->t, alpha) >= MM_VALUE_SEVERE)
+		alpha--;
+	return (uint64_t)(row->alpha - alpha) * row->t->layer_pages +
+	       (alpha ? 0 : row->t->slot_pages);
+}
+
+/*
+ * While memory rotates, those that wait run steps with what they have, so layers return to each of
+ * them whose steps are not severely longer then: to who lent last first.
+ */
+static void waiting_return(struct mm_draft *d, const struct mm_market_memory *memory,
+			   int64_t *surplus)
+{
+	mm_draft_order(d, MM_ROLE_WAITS, farther_turn);
+	for (uint32_t i = d->orders; i--;) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+
+		if (!taken_recently(d, memory, row) && *surplus >= (int64_t)severe_pages(row))
+			*surplus = row_return(row, *surplus);
 	}
 }
 
@@ -358,7 +385,9 @@ void mm_away_decide(struct mm_draft *d, const struct mm_market_memory *memory)
 	waiting_lend(d, lacking);
 	computing_lend(d, memory, &bids);
 	surplus = -pages_lacking(d, false);
-	if (!d->beside)
+	if (d->rotates)
+		waiting_return(d, memory, &surplus);
+	else if (!d->beside)
 		next_return(d, memory, &surplus);
 	idle_return(d, memory, surplus);
 }

@@ -15,6 +15,8 @@
 #include "mmd/core/market/value.h"
 #include "mmd/core/market/view.h"
 
+#define MM_DRAFT_AHEAD_PART 8 /* of the KV that it wants, what who computes will want next */
+
 enum mm_role {
 	MM_ROLE_COMPUTES,
 	MM_ROLE_WAITS, /* for its turn */
@@ -33,6 +35,7 @@ struct mm_draft_row {
 	uint64_t keep;        /* of what it holds */
 	uint64_t level;       /* KV that it may have */
 	uint64_t low, high;   /* bounds of the level while KV is divided */
+	uint64_t bound;       /* KV with which all its own layers still fit, if it waits */
 	enum mm_target_why why;
 	int64_t worth, worth_more;
 	/* For the operator, as in struct mm_target. */

@@ -7,7 +7,6 @@
 #include "mmd/core/market/value.h"
 
 #define SLACK_PART  8    /* of what it uses that a tenant with work may hold empty */
-#define SEVERE_SLOW 1000 /* permille from which KV in use is asked back for layers */
 #define RECALL_PART 32   /* of KV in use beyond shares: the most that is asked back at once */
 #define OWN_PART    2    /* of its share that stays with who lacks layers */
 #define LEVEL_SCALE 1024 /* of a level of KV for each unit of weight */
@@ -145,7 +144,7 @@ static uint64_t layers_lacking(const struct mm_draft_row *row)
 	if (row->role != MM_ROLE_COMPUTES || row->alpha >= now)
 		return 0;
 	slow = mm_value_slow(row->t, now);
-	if (slow < SEVERE_SLOW || slow <= mm_value_clause(row->t))
+	if (slow < MM_VALUE_SEVERE || slow <= mm_value_clause(row->t))
 		return 0;
 	return (uint64_t)(now - row->alpha) * row->t->layer_pages +
 	       (row->alpha ? 0 : row->t->slot_pages);
@@ -321,10 +320,10 @@ static void waiting_bound(struct mm_draft *d)
 		uint64_t others = least - least_of(row), own;
 
 		own = mm_draft_resident(row, row->t->lends ? 0 : row->alpha) + row->t->slot_pages;
+		row->bound = d->pages > others + own ? d->pages - others - own : 0;
 		row->level = row->keep;
 		if (row->role == MM_ROLE_WAITS)
-			row->level = MM_MIN(row->keep,
-					    d->pages > others + own ? d->pages - others - own : 0);
+			row->level = MM_MIN(row->keep, row->bound);
 	}
 }
 
@@ -335,29 +334,29 @@ static uint64_t clamp_level(const struct mm_draft_row *row, uint64_t height)
 	return MM_MAX(row->low, MM_MIN(row->high, at));
 }
 
-static uint64_t levels_sum(const struct mm_draft *d, uint64_t height)
+static uint64_t levels_sum(const struct mm_draft *d, enum mm_role role, uint64_t height)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < d->n; i++)
-		if (d->row[i].role == MM_ROLE_COMPUTES)
+		if (d->row[i].role == role)
 			sum += clamp_level(&d->row[i], height);
 	return sum;
 }
 
 /*
- * Raises levels of who computes from low towards high, the lowest by weight first, while they are
- * no more than @pages together. Returns whether all are at their high.
+ * Raises levels of @role from low towards high, the lowest by weight first, while they are no more
+ * than @pages together. Returns whether all are at their high.
  */
-static bool levels_fill(struct mm_draft *d, uint64_t pages)
+static bool levels_fill(struct mm_draft *d, enum mm_role role, uint64_t pages)
 {
 	uint64_t low = 0, high = (d->pages + 1) * LEVEL_SCALE;
-	bool all = levels_sum(d, high) <= pages;
+	bool all = levels_sum(d, role, high) <= pages;
 
 	while (!all && low < high) {
 		uint64_t mid = low + (high - low + 1) / 2;
 
-		if (levels_sum(d, mid) <= pages)
+		if (levels_sum(d, role, mid) <= pages)
 			low = mid;
 		else
 			high = mid - 1;
@@ -365,7 +364,7 @@ static bool levels_fill(struct mm_draft *d, uint64_t pages)
 	for (uint32_t i = 0; i < d->n; i++) {
 		struct mm_draft_row *row = &d->row[i];
 
-		if (row->role == MM_ROLE_COMPUTES)
+		if (row->role == role)
 			row->level = clamp_level(row, all ? high : low);
 	}
 	return all;
@@ -383,6 +382,51 @@ static uint64_t high_of(const struct mm_draft_row *row, uint32_t stage)
 	return stage == 1 ? row->want : MM_MAX(limit, row->want);
 }
 
+/*
+ * Returns the pages that @pages leave beyond what those who compute have and want next; none while
+ * one of them is asked for KV.
+ */
+static uint64_t spare_pages(const struct mm_draft *d, uint64_t pages)
+{
+	uint64_t needed = 0;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+
+		if (row->role != MM_ROLE_COMPUTES)
+			continue;
+		if (row->keep < row->held)
+			return 0;
+		needed += MM_MAX(row->level, row->want) + row->want / MM_DRAFT_AHEAD_PART;
+	}
+	return pages > needed ? pages - needed : 0;
+}
+
+/*
+ * While memory rotates, those that wait for it run steps with what they have: what the one whose
+ * memory it is does not need is theirs until it does. Where layers are lacking so that a request
+ * would hold its KV many times as long, there is none. Returns the pages that they get of @pages.
+ */
+static uint64_t levels_lend(struct mm_draft *d, uint64_t pages)
+{
+	uint64_t had = 0, has = 0, spare = spare_pages(d, pages);
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+
+		if (row->role != MM_ROLE_WAITS)
+			continue;
+		row->low = row->high = row->level;
+		if (mm_value_slow(row->t, row->alpha) < MM_VALUE_SEVERE)
+			row->high = MM_MAX(MM_MIN(high_of(row, 1), row->bound), row->low);
+		had += row->low;
+	}
+	levels_fill(d, MM_ROLE_WAITS, had + spare);
+	for (uint32_t i = 0; i < d->n; i++)
+		has += d->row[i].role == MM_ROLE_WAITS ? d->row[i].level : 0;
+	return has - had;
+}
+
 static void levels_give(struct mm_draft *d, uint64_t budget)
 {
 	uint64_t others = 0, pages;
@@ -396,16 +440,25 @@ static void levels_give(struct mm_draft *d, uint64_t budget)
 	}
 	pages = budget > others ? budget - others : 0;
 	for (uint32_t stage = 0; stage < 3 && more; stage++) {
+		if (stage == 2 && d->rotates)
+			pages -= levels_lend(d, pages);
 		for (uint32_t i = 0; i < d->n; i++) {
 			d->row[i].low = d->row[i].level;
 			d->row[i].high = MM_MAX(high_of(&d->row[i], stage), d->row[i].low);
 		}
-		more = levels_fill(d, pages);
+		more = levels_fill(d, MM_ROLE_COMPUTES, pages);
 	}
 }
 
-/* Cuts what the tenants of an account have not got yet to what its max leaves. */
-static void accounts_bound(struct mm_draft *d)
+/* Returns what @row would get beyond what it keeps, if it waits as @waits says. */
+static uint64_t more_of(const struct mm_draft_row *row, bool waits)
+{
+	if ((row->role == MM_ROLE_WAITS) != waits || row->level <= row->keep)
+		return 0;
+	return row->level - row->keep;
+}
+
+static void accounts_cut(struct mm_draft *d, bool waits)
 {
 	uint64_t sum[MM_CORE_ACCOUNTS_MAX] = { 0 }, more[MM_CORE_ACCOUNTS_MAX] = { 0 };
 
@@ -414,18 +467,28 @@ static void accounts_bound(struct mm_draft *d)
 
 		sum[row->t->account] +=
 			mm_draft_resident(row, row->alpha) + MM_MAX(row->level, row->keep);
-		more[row->t->account] += row->level > row->keep ? row->level - row->keep : 0;
+		more[row->t->account] += more_of(row, waits);
 	}
 	for (uint32_t i = 0; i < d->n; i++) {
 		struct mm_draft_row *row = &d->row[i];
 		uint64_t most = d->view->account[row->t->account].max_pages;
 		uint64_t all = more[row->t->account], beyond = sum[row->t->account];
-		uint64_t cut = row->level > row->keep ? row->level - row->keep : 0;
+		uint64_t cut = more_of(row, waits);
 
 		beyond = beyond > most ? MM_MIN(beyond - most, all) : 0;
 		if (beyond)
 			row->level -= (uint64_t)(((unsigned __int128)cut * beyond + all - 1) / all);
 	}
+}
+
+/*
+ * Cuts what the tenants of an account have not got yet to what its max leaves, first what is lent
+ * to those that wait.
+ */
+static void accounts_bound(struct mm_draft *d)
+{
+	accounts_cut(d, true);
+	accounts_cut(d, false);
 }
 
 /*

@@ -18,6 +18,7 @@
 #define MM_VALUE_HYSTERESIS 15000   /* by which another number of layers must be better */
 #define MM_VALUE_STALL      2       /* times rho that a stall costs, over who computes */
 #define MM_VALUE_FREE_SLOW  50      /* permille that the clause leaves without any gain */
+#define MM_VALUE_SEVERE     1000    /* permille from which steps are longer that hardly compute */
 #define MM_VALUE_STAY_PART  4       /* of the clause that what is already there may exceed it by */
 #define MM_VALUE_LINK_LEAST 50      /* permille of the link's time that is left to anybody */
 #define MM_VALUE_SLOW_KNOWN (UINT32_MAX - 1)

@@ -26,6 +26,7 @@ static struct mm_view_tenant *wanting_tenant(uint32_t held, uint32_t wanted)
 	t->kv_held = t->kv_used = held;
 	t->kv_wanted = wanted;
 	t->hungry_permille = wanted > held ? 1000 : 0;
+	t->place = UINT32_MAX;
 	return t;
 }
 
@@ -140,6 +141,56 @@ static void memory_is_divided_where_more_is_worth_little(void **state)
 	}
 }
 
+/* The one whose memory it is has let in all its requests, which need @used chunks. */
+static uint32_t one_wants_little(uint32_t used)
+{
+	struct mm_view_tenant *t;
+
+	two_that_want_all();
+	passes_ms(0);
+	passes_ms(1000);
+	assert_in_range(v.targets.memory_of, 0, 1);
+	views_follow(&v);
+	t = &v.tenant[v.targets.memory_of];
+	t->kv_held = t->kv_used = t->kv_wanted = used;
+	t->waiting = t->hungry_permille = 0;
+	passes_ms(300);
+	assert_int_equal(v.targets.memory_of, t->index);
+	return 1 - t->index;
+}
+
+static void what_is_left_over_goes_to_who_waits(void **state)
+{
+	uint32_t other = one_wants_little(50);
+
+	(void)state;
+	assert_int_equal(v.target[other].alpha, 0);
+	assert_in_range(v.target[other].kv_most, 100, 150);
+	/* An eighth of what the one wants is left for what it will want. */
+	assert_true(v.target[1 - other].kv_most >= 56);
+	/* It gives all that back when the one wants it. */
+	views_follow(&v);
+	v.tenant[other].kv_used = v.tenant[other].kv_held;
+	v.tenant[1 - other].kv_wanted = 1500;
+	v.tenant[1 - other].waiting = 1;
+	passes_ms(50);
+	assert_int_equal(v.target[other].kv_keep, 0);
+	assert_int_equal(v.target[other].alpha, LAYERS - 2);
+}
+
+/* A request of a tenant whose layers are away would hold its KV many times as long. */
+static void layers_return_before_kv_is_lent(void **state)
+{
+	uint32_t other = one_wants_little(420);
+
+	(void)state;
+	assert_int_equal(v.target[other].alpha, LAYERS - 2);
+	assert_int_equal(v.target[other].kv_most, 0);
+	/* Some layers fewer, and steps are less than twice as long. */
+	other = one_wants_little(300);
+	assert_in_range(v.target[other].alpha, 1, 25);
+}
+
 /* Counts in how many of @n times each of three tenants has all memory. */
 static void memory_times(uint32_t n, uint32_t had[3])
 {
@@ -198,6 +249,8 @@ int main(void)
 		cmocka_unit_test(memory_is_for_one_while_much_more_is_wanted),
 		cmocka_unit_test(memory_is_divided_among_those_that_cannot_wait),
 		cmocka_unit_test(memory_is_divided_where_more_is_worth_little),
+		cmocka_unit_test(what_is_left_over_goes_to_who_waits),
+		cmocka_unit_test(layers_return_before_kv_is_lent),
 		cmocka_unit_test(memory_goes_by_weight),
 		cmocka_unit_test(memory_goes_by_account),
 	};
