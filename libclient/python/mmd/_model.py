@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model on mmd's pages: its tensors, and the gates of its layers."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import errno
+import os
+import pathlib
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from mmd import _cdef
+from mmd._client import sized
+from mmd._dlpack import Memory
+from mmd._library import ffi, lib
+
+if TYPE_CHECKING:
+    from mmd._client import Client
+
+DTYPES: Final = {1: "F32", 2: "F16", 3: "BF16"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    """Sizes of a model, in bytes; mm/client.h explains each."""
+
+    n_layers: int
+    n_tensors: int
+    resident_bytes: int
+    layer_bytes: int
+    device_bytes: int
+    tensor_bytes: int
+    waste_bytes: int
+    store_bytes: int
+    load_flags: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pack:
+    """Tensors that lie one after the other, so that a kernel takes them as one matrix.
+
+    A '*' in the names stands for the number of a layer. name: of the whole pack; None: it has none.
+    """
+
+    members: Sequence[str]
+    name: str | None = None
+    transpose: bool = False
+    optional: bool = False
+
+
+class Tensor(Memory):
+    """A weight at an address that never changes. Read-only: what writes to it gets a fault.
+
+    A layer's bytes are there in a step, between Model.begin() and Model.end() of that layer. At
+    other times mmd may have taken them, and reading is a fault. torch.from_dlpack() takes it.
+    """
+
+    def __init__(self, client: Client, name: str, record: Any) -> None:
+        super().__init__(client, record.va, DTYPES.get(record.dtype, f"dtype {record.dtype}"),
+                         tuple(record.shape[0:record.rank]), False)
+        self.name = name
+        self.bytes = int(record.bytes)
+        self.layer: int | None = None if record.layer < 0 else int(record.layer)
+        """None: the tensor is resident, and never taken."""
+        self.flags = int(record.flags)
+        """MM_TENSOR_* of mm/types.h."""
+
+    def __repr__(self) -> str:
+        return f"<mmd.Tensor {self.name} {self.dtype}{list(self.shape)} layer {self.layer}>"
+
+
+def _rules(packs: Sequence[Pack]) -> tuple[Any, list[Any]]:
+    """The packing list as the library takes it, and what must live as long."""
+    rules, alive = ffi.new("struct mm_pack[]", max(len(packs), 1)), []
+    for rule, pack in zip(rules, packs):
+        names = [ffi.new("char[]", name.encode()) for name in pack.members]
+        members = ffi.new("char *[]", names)
+        name = ffi.NULL if pack.name is None else ffi.new("char[]", pack.name.encode())
+        alive += [*names, members, name]
+        rule.name, rule.members, rule.n_members = name, members, len(names)
+        rule.flags = ((_cdef.MM_PACK_TRANSPOSE if pack.transpose else 0) |
+                      (_cdef.MM_PACK_OPTIONAL if pack.optional else 0))
+    return rules, alive
+
+
+class Model:
+    """The model of a client, from Client.load(). It lives as long as the client."""
+
+    def __init__(self, client: Client, path: pathlib.Path, packs: Sequence[Pack]) -> None:
+        self._client = client
+        self.path = path
+        rules, alive = _rules(packs)
+        opts = sized("mm_model_opts")
+        opts.packs, opts.n_packs = rules, len(packs)
+        opts.pack_size = ffi.sizeof("struct mm_pack")
+        handle = ffi.new("struct mm_model **")
+        client._call(lib.mm_model_load, None, os.fsencode(path), opts, handle)
+        del alive
+        self._handle = handle[0]
+
+    @property
+    def client(self) -> Client:
+        """The client that it was loaded by."""
+        return self._client
+
+    @property
+    def info(self) -> ModelInfo:
+        """Sizes. Never blocks; in a step or not."""
+        info = sized("mm_model_info")
+        self._client._call(lib.mm_model_info, self._handle, info)
+        return ModelInfo(info.n_layers, info.n_tensors, info.resident_bytes, info.layer_bytes,
+                         info.device_bytes, info.tensor_bytes, info.waste_bytes, info.store_bytes,
+                         info.load_flags)
+
+    def tensor(self, name: str) -> Tensor:
+        """Looks a tensor up by its name in the checkpoint, or a pack by its own.
+
+        Never blocks; in a step or not. KeyError: there is none.
+        """
+        record = sized("mm_tensor")
+        if self._client._call(lib.mm_model_tensor, self._handle, name.encode(), record,
+                              fine=(errno.ENOENT,)):
+            raise KeyError(name)
+        return Tensor(self._client, name, record)
+
+    def store(self, name: str) -> memoryview | None:
+        """The host's bytes of a tensor, read-only, to check device bytes against.
+
+        Never blocks; in a step or not. None: there is no such tensor, or mmd keeps this model on a
+        disk. The view counts as an exported tensor.
+        """
+        length = ffi.new("uint64_t *")
+        self._client._enter()
+        try:
+            address = lib.mm_model_store(self._handle, name.encode(), length)
+            if address == ffi.NULL:
+                return None
+            kind: Any = type("Bytes", (ctypes.c_char * int(length[0]),), {})
+            whole = kind.from_address(int(ffi.cast("uintptr_t", address)))
+            self._client._export(id(whole))
+            weakref.finalize(whole, _store_done, self._client, id(whole)).atexit = False
+            return memoryview(whole).cast("B").toreadonly()
+        finally:
+            self._client._leave()
+
+    def compute(self, weights: Sequence[int]) -> None:
+        """Sets how long the layers compute, in relation to each other: one number > 0 for each.
+
+        Never blocks; in a step or not.
+        """
+        self._client._call(lib.mm_model_compute, self._handle,
+                           ffi.new("uint16_t[]", list(weights)), len(weights))
+
+    # ---- gates
+
+    def begin(self, layer: int, stream: int = 0) -> None:
+        """Enqueues the wait for a layer's bytes. Never blocks; in a step, by its thread.
+
+        Each layer once per step, ascending. Work that is enqueued after it may read the layer;
+        what computes without the driver's streams calls Client.synchronize() first.
+        """
+        self._client._call(lib.mm_layer_begin, self._handle, layer, ffi.cast("void *", stream))
+
+    def end(self, layer: int, stream: int = 0) -> None:
+        """Enqueues the mark that a layer has been used, on the stream of its begin.
+
+        Never blocks; in a step, by its thread. Work that is enqueued later must not read the layer.
+        """
+        self._client._call(lib.mm_layer_end, self._handle, layer, ffi.cast("void *", stream))
+
+    @contextlib.contextmanager
+    def layer(self, layer: int, stream: int = 0) -> Iterator[None]:
+        """begin() and end() as a with-block. An exception leaves the layer begun: abandon."""
+        self.begin(layer, stream)
+        yield
+        self.end(layer, stream)
+
+
+def _store_done(client: Client, key: int) -> None:
+    client._exports.pop(key, None)
