@@ -43,7 +43,7 @@ class Step:
     def __init__(self, client: Client, stream: int = 0) -> None:
         """stream has the step's work, and is synchronised at its end."""
         self._client = client
-        self._stream = ffi.cast("void *", stream)
+        self.stream = stream
         self.info: StepInfo | None = None
         """Of the last step that ended well."""
         self.voids = 0
@@ -60,7 +60,7 @@ class Step:
         """
         info = sized("mm_step_info")
         try:
-            self._client._call(lib.mm_step_end, None, self._stream, info)
+            self._client._call(lib.mm_step_end, None, ffi.cast("void *", self.stream), info)
         except StepVoid:
             self.voids += 1
             raise
@@ -69,19 +69,23 @@ class Step:
 
     def abandon(self) -> None:
         """Closes a step that broke off between layers. Blocks. In a step, by its thread."""
-        self._client._call(lib.mm_step_abandon, None, self._stream)
+        self._client._call(lib.mm_step_abandon, None, ffi.cast("void *", self.stream))
 
     def join(self, stream: int) -> None:
         """Has the step's end wait for another stream, too. Never blocks; in a step."""
         self._client._call(lib.mm_step_join, None, ffi.cast("void *", stream))
 
-    def run(self, work: Callable[[], Result]) -> Result:
+    def run(self, work: Callable[[], Result],
+            before: Callable[[], None] | None = None) -> Result:
         """Runs work() in a step, and again while the step is void; returns its last result.
 
         Blocks. Not in a step of this thread. work() must be repeatable: what it writes must not
-        depend on what it has written before. An exception in it abandons the step.
+        depend on what it has written before, unless before(), which is called in front of each try
+        and outside of the step, undoes it. An exception in work() abandons the step.
         """
         while True:
+            if before is not None:
+                before()
             try:
                 with self:
                     result = work()

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch on memory that mmd lends; run by in_venv.py."""
+
+import errno
+import gc
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+import mmd
+import mmd.torch
+from programs import limit, wait_until
+
+LAYERS = 8
+HIDDEN, FFN = 64, 172
+
+
+class Mlp(torch.nn.Module):
+    """What mkmodel's models call an MLP, without its activation."""
+
+    def __init__(self):
+        super().__init__()
+        self.up_proj = torch.nn.Linear(HIDDEN, FFN, bias=False, dtype=torch.float16)
+        self.down_proj = torch.nn.Linear(FFN, HIDDEN, bias=False, dtype=torch.float16)
+
+    def forward(self, x):
+        return x + torch.nn.functional.linear(
+            torch.nn.functional.linear(x, self.up_proj.weight), self.down_proj.weight)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = Mlp()
+
+    def forward(self, x):
+        return self.mlp(x)
+
+
+class Body(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.norm = torch.nn.LayerNorm(HIDDEN, bias=False, dtype=torch.float16)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x) * 0.5
+        return self.norm(x)
+
+
+class Toy(torch.nn.Module):
+    """Names as in a checkpoint; none of it attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = Body()
+
+    def forward(self, x):
+        return self.model(x)
+
+
+@pytest.fixture
+def loaded(daemon, connect, model_dirs):
+    def loader(**options):
+        d = daemon(**options)
+        client = connect(d)
+        return d, client, client.load(model_dirs[0])
+
+    yield loader
+    gc.collect()  # modules that a test has left
+
+
+def plain(model):
+    """The module with weights of its own, copied from the host's bytes."""
+    module = Toy()
+    for name, parameter in module.named_parameters():
+        bytes_ = bytearray(model.store(name))
+        parameter.data = torch.frombuffer(bytes_, dtype=torch.float16).view(parameter.shape)
+    return module.requires_grad_(False)
+
+
+def on_meta(make):
+    with torch.device("meta"):
+        return make()
+
+
+def drop_parameters(module):
+    """Lets go of mmd's memory, so that the client can be closed."""
+    module.to_empty(device="meta")
+    gc.collect()
+
+
+def inputs(seed):
+    return torch.randn(3, HIDDEN, generator=torch.Generator().manual_seed(seed)).half()
+
+
+def test_tensor(loaded):
+    _, client, model = loaded()
+    source = model.tensor("model.norm.weight")
+    made = mmd.torch.tensor(source)
+    assert made.dtype == torch.float16 and list(made.shape) == [HIDDEN]
+    assert made.data_ptr() == source.va, "it was copied"
+    assert made.numpy().tobytes() == bytes(model.store("model.norm.weight"))
+    part = made[:3]
+    del made
+    gc.collect()
+    with pytest.raises(mmd.Error) as caught:
+        client.close()
+    assert caught.value.errno == errno.EBUSY
+    del part
+    gc.collect()
+    client.close()
+
+
+def test_writing_is_a_fault(daemon, script, model_dirs):
+    done = script(daemon(), """
+        import sys, mmd.torch
+        client = mmd.Client("writer")
+        weight = mmd.torch.tensor(client.load(sys.argv[1]).tensor("model.norm.weight"))
+        print(float(weight.sum()) != 0, flush=True)
+        weight.zero_()
+        print("wrote")
+    """, model_dirs[0])
+    assert done.stdout == "True\n" and done.returncode == -signal.SIGSEGV, done.stderr
+
+
+def test_transposed(daemon, connect, model_dirs):
+    """What mmd has transposed has the checkpoint's shape again."""
+    client = connect(daemon())
+    name = "model.layers.*.mlp.down_proj.weight"
+    model = client.load(model_dirs[0], [mmd.Pack([name], transpose=True)])
+    source = model.tensor(name.replace("*", "2"))
+    assert source.shape == (FFN, HIDDEN)
+    with mmd.Step(client), model.layer(2):
+        client.synchronize()
+        made = mmd.torch.tensor(source)
+        assert list(made.shape) == [HIDDEN, FFN] and made.t().is_contiguous()
+        del made
+
+
+@pytest.mark.parametrize("make", [Toy, lambda: on_meta(Toy)], ids=["cpu", "meta"])
+def test_adopt(loaded, make):
+    """All names of a tensor change together: tied parameters, attributes, views, buffers."""
+    _, client, model = loaded()
+    module = make()
+    body = module.model
+    body.tied = body.layers[0].mlp.up_proj.weight
+    body.layers[1].mlp.fast = body.layers[1].mlp.up_proj.weight.detach().t()
+    body.layers[2].mlp.half = body.layers[2].mlp.down_proj.weight.detach()[HIDDEN // 2:]
+    body.register_buffer("extra", torch.ones(3))
+    result = mmd.torch.adopt(module, model)
+    assert result.left == ["model.extra"] and "model.norm.weight" in result.adopted
+    assert body.tied is body.layers[0].mlp.up_proj.weight and not body.tied.requires_grad
+    for name, parameter in module.named_parameters():
+        name = name.replace("model.tied", "model.layers.0.mlp.up_proj.weight")
+        assert parameter.data_ptr() == model.tensor(name).va, name
+    mlp = body.layers[1].mlp
+    assert mlp.fast.data_ptr() == mlp.up_proj.weight.data_ptr() and mlp.fast.stride() == (1, HIDDEN)
+    mlp = body.layers[2].mlp
+    assert mlp.half.data_ptr() == mlp.down_proj.weight.data_ptr() + HIDDEN * FFN
+    del mlp, body, module, parameter
+    gc.collect()
+    client.close()
+
+
+@pytest.mark.parametrize("spoil, error", [
+    (lambda body: body.register_parameter("other", torch.nn.Parameter(torch.ones(2))), KeyError),
+    (lambda body: setattr(body, "norm", torch.nn.LayerNorm(HIDDEN, bias=False)), ValueError),
+    (lambda body: setattr(body, "norm", torch.nn.LayerNorm(HIDDEN - 1, bias=False).half()),
+     ValueError),
+])
+def test_adopt_refuses(loaded, spoil, error):
+    """A module that does not fit is left as it was."""
+    _, _, model = loaded()
+    module = Toy()
+    spoil(module.model)
+    before = {name: parameter.data_ptr() for name, parameter in module.named_parameters()}
+    with pytest.raises(error):
+        mmd.torch.adopt(module, model)
+    assert before == {name: parameter.data_ptr() for name, parameter in module.named_parameters()}
+
+
+def test_gates_need_a_step(loaded):
+    _, client, model = loaded()
+    module = on_meta(Toy)
+    mmd.torch.adopt(module, model)
+    with pytest.raises(ValueError):
+        mmd.torch.gates(model, module.model.layers[1:])
+    gates = mmd.torch.gates(model, module.model.layers)
+    with pytest.raises(mmd.Error) as caught:
+        module(inputs(1))
+    assert caught.value.errno == errno.EINVAL and "no step is open" in caught.value.strerror
+    with mmd.Step(client):
+        module(inputs(1))
+    gates.remove()
+    module(inputs(1))  # nothing has been taken
+    drop_parameters(module)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_forward_while_plans_change(loaded, compiled):
+    """The same bits as with weights of one's own, in steps in which layers are away."""
+    d, client, model = loaded()
+    reference, module = plain(model), on_meta(Toy)
+    mmd.torch.adopt(module, model)
+    gates = mmd.torch.gates(model, module.model.layers, compiled=compiled)
+    forward = module
+    if compiled:
+        # Without graph breaks: the gates are operations in the graph.
+        forward = torch.compile(module, backend="aot_eager", fullgraph=True)
+    step, gated, plans = mmd.Step(client), 0, 0
+    deadline = time.monotonic() + limit(120)
+    stop = threading.Event()
+
+    def change():
+        nonlocal plans
+        while not stop.is_set():
+            d.ctl("plan", "set", "engine", "--layers", 1 + plans % 5, check=False)
+            plans += 1
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        while gated < 20:
+            assert time.monotonic() < deadline, "no layers cycle"
+            x = inputs(gated)
+            assert torch.equal(step.run(lambda: forward(x)), reference(x))
+            gated += step.info.gated > 0
+    finally:
+        stop.set()
+        changer.join()
+        gates.remove()
+        drop_parameters(module)
+        torch._dynamo.reset()
+        del forward
+        gc.collect()
+    print(f"torch: {gated} steps with layers away, {plans} plan changes")
+
+
+def test_in_steps(loaded):
+    """Each call is a step; an exception in a layer abandons it, and the next call is right."""
+    d, client, model = loaded()
+    reference, module = plain(model), on_meta(Toy)
+    mmd.torch.adopt(module, model)
+    mmd.torch.gates(model, module.model.layers)
+    tries = []
+    step = mmd.torch.in_steps(module, client, before=lambda x: tries.append(x))
+    d.ctl("plan", "set", "engine", "--layers", 4)
+    wait_until(lambda: client.info.layers_cycling > 0, 60, "layers to cycle")
+    x = inputs(3)
+    want = reference(x)
+    assert torch.equal(module(x), want) and step.info.gated > 0
+    bad = module.model.layers[4].register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        module(x)
+    bad.remove()
+    assert torch.equal(module(x), want) and len(tries) == 3
+    drop_parameters(module)
