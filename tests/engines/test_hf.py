@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""transformers on memory that mmd lends; run by in_venv.py."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+import transformers
+
+import mmd
+import mmd.hf
+from conftest import PACKAGE
+from programs import limit, wait_until
+
+GREEDY = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+PROMPTS = torch.arange(1, 25).view(2, 12)
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def pair(daemon, connect, model_dirs):
+    """pair(...) -> daemon, client, plain model, the same on mmd; unloaded when the test is over."""
+    made = []
+
+    def loader(max_tokens=1024, **options):
+        d = daemon(**options)
+        client = connect(d)
+        made.append(mmd.hf.load(model_dirs[0], client, max_tokens=max_tokens))
+        plain = transformers.AutoModelForCausalLM.from_pretrained(model_dirs[0], dtype="auto").eval()
+        return d, client, plain, made[-1]
+
+    yield loader
+    for module in made:
+        mmd.hf.unload(module)
+    gc.collect()
+
+
+def generate(module, prompts=PROMPTS, tokens=50, **options):
+    return module.generate(prompts, max_new_tokens=tokens, **GREEDY, **options)
+
+
+class Gated:
+    """Counts the steps in which layers were away."""
+
+    def __init__(self, module):
+        self.steps = self.gated = 0
+        self._module, self._forward = module, module.forward
+        module.forward = self
+        self.__signature__ = self._forward.__signature__
+
+    def __call__(self, *args, **kwargs):
+        result = self._forward(*args, **kwargs)
+        self.steps += 1
+        self.gated += mmd.hf.step_of(self._module).info.gated > 0
+        return result
+
+
+def test_generate_while_plans_change(pair):
+    """Token by token what plain transformers generates, however many layers are away."""
+    d, client, plain, module = pair()
+    want, count, plans = generate(plain), Gated(module), 0
+    deadline, stop = time.monotonic() + limit(120), threading.Event()
+
+    def change():
+        nonlocal plans
+        while not stop.is_set():
+            d.ctl("plan", "set", "engine", "--layers", (0, 3, 7, 5, 2)[plans % 5], check=False)
+            plans += 1
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        while count.gated < 100 or client.info.plan_changes < 10:
+            assert time.monotonic() < deadline, (count.gated, client.info.plan_changes)
+            assert torch.equal(generate(module), want)
+    finally:
+        stop.set()
+        changer.join()
+    print(f"hf: {count.steps} steps identical, {count.gated} gated, "
+          f"{client.info.plan_changes} plan changes")
+
+
+def test_beams_and_other_caches(pair):
+    """The arena's cache is reordered, cropped and repeated like others; others work, too."""
+    _, _, plain, module = pair()
+    assert torch.equal(generate(module, num_beams=3), generate(plain, num_beams=3))
+    want = generate(plain)
+    cache = transformers.DynamicCache()
+    assert torch.equal(generate(module, past_key_values=cache), want)
+    assert torch.equal(generate(module, use_cache=False, tokens=5), want[:, :17])
+    cache = mmd.hf.ArenaCache(module._mmd.blocks)
+    assert torch.equal(generate(module, past_key_values=cache), want)
+    assert cache.get_seq_length() == want.shape[1] - 1
+    cache.crop(-10)
+    assert torch.equal(generate(module, want[:, :-5], tokens=5, past_key_values=cache), want)
+
+
+def test_blocks_come_and_go(pair):
+    """What another cache holds is kept in host memory while it is needed, and comes back."""
+    _, client, plain, module = pair(max_tokens=192)
+    blocks = module._mmd.blocks
+    want = generate(plain)
+    first = mmd.hf.ArenaCache(blocks)
+    half = generate(module, tokens=20, past_key_values=first)
+    assert torch.equal(half, want[:, :32])
+    held = len([block for block in first.blocks() if block.chunk is not None])
+    long = generate(module, PROMPTS.flip(0), tokens=80)
+    assert torch.equal(long, generate(plain, PROMPTS.flip(0), tokens=80))
+    assert blocks.spilled > 0 and held > 0, "the arena was large enough for both"
+    assert torch.equal(generate(module, half, tokens=30, past_key_values=first), want)
+    del first
+    gc.collect()
+    blocks.give_back()
+    assert blocks.arena.usable_count == 0 and client.info.tenant_id >= 0
+
+
+def test_what_does_not_fit_is_refused(pair):
+    _, _, plain, module = pair(max_tokens=32)
+    with pytest.raises(mmd.Error) as caught:
+        generate(module)
+    assert "max_tokens" in caught.value.strerror
+    prompt = PROMPTS[:1, :4]
+    assert torch.equal(generate(module, prompt, tokens=4), generate(plain, prompt, tokens=4))
+
+
+def test_exception_in_a_layer(pair):
+    """The step is abandoned; the same cache goes on where it was."""
+    d, client, plain, module = pair()
+    d.ctl("plan", "set", "engine", "--layers", 4)
+    wait_until(lambda: client.info.layers_cycling > 0, 60, "layers to cycle")
+    want = generate(plain)
+    cache = mmd.hf.ArenaCache(module._mmd.blocks)
+    half = generate(module, tokens=20, past_key_values=cache)
+    bad = module.model.layers[4].register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        generate(module, half, tokens=30, past_key_values=cache)
+    bad.remove()
+    assert cache.get_seq_length() == 31
+    assert torch.equal(generate(module, half, tokens=30, past_key_values=cache), want)
+
+
+def test_void_step(pair):
+    """A step that another thread's broken one made void is repeated, and writes the same places."""
+    d, client, plain, module = pair()
+    d.ctl("plan", "set", "engine", "--layers", 4)
+    wait_until(lambda: client.info.layers_cycling > 0, 60, "layers to cycle")
+    want, todo = generate(plain), [3]
+
+    def break_off():
+        with pytest.raises(ZeroDivisionError), mmd.Step(client):
+            raise ZeroDivisionError
+
+    def hook(*_):
+        if todo and mmd.hf.step_of(module).info:
+            todo.pop()
+            thread = threading.Thread(target=break_off)
+            thread.start()
+            thread.join()
+
+    handle = module.model.layers[6].register_forward_pre_hook(hook)
+    assert torch.equal(generate(module), want)
+    handle.remove()
+    assert mmd.hf.step_of(module).voids > 0
+
+
+def test_demo():
+    """Two models on what is too small for both."""
+    env = dict(os.environ, PYTHONPATH=str(PACKAGE))
+    done = subprocess.run([sys.executable, "-m", "mmd.hf.demo", "--tokens", "16",
+                           "--rounds", "2"], env=env, text=True, capture_output=True,
+                          timeout=limit(300), check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "identical: True", done.stdout
+    assert "layers away" in done.stdout and "tokens/s" in done.stdout
+    for words in (["--tokens", "0"], ["--hidden", "65"], ["--nothing"]):
+        done = subprocess.run([sys.executable, "-m", "mmd.hf.demo", *words], env=env,
+                              capture_output=True, timeout=limit(60), check=False)
+        assert done.returncode == 2
