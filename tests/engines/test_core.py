@@ -96,6 +96,12 @@ def test_info(loaded):
     assert (tensor.dtype, tensor.shape, tensor.layer) == ("F16", (64, 172), 3)
     assert tensor.bytes == tensor.bytes_needed() == 64 * 172 * 2
     assert model.tensor(NORM).layer is None
+    walked = list(model.tensors())
+    assert len(walked) == model.info.n_tensors and walked == sorted(walked, key=lambda t: t.name)
+    assert sum(t.bytes for t in walked) == model.info.tensor_bytes
+    for one in walked:
+        other = model.tensor(one.name)
+        assert (one.va, one.dtype, one.shape, one.layer) == (other.va, other.dtype, other.shape, other.layer)
     with pytest.raises(KeyError):
         model.tensor("nothing")
     assert d.tenant("engine")["tenant"] == info.tenant_id
@@ -154,6 +160,9 @@ def test_arena(loaded):
     assert client.read(arena.va(0, chunks[5]), page) == bytes(page), "not scrubbed"
     arena.release(chunks[60:])
     arena.release(chunks[0])
+    assert "named twice" in refused(errno.ENOENT, arena.release, [chunks[1], chunks[1]])
+    assert chunks[1] in arena.usable()
+    arena.release([])
     assert arena.usable() == chunks[1:60]
     refused(errno.ENOENT, arena.release, chunks[0])
     refused(errno.EINVAL, arena.want, 71)

@@ -97,10 +97,12 @@ class Arena:
     def release(self, chunks: int | Iterable[int]) -> None:
         """Gives chunks back, and lowers the demand. Never blocks for long; in a step or not.
 
-        No work that touches them may be enqueued any more. The first that fails ends it.
+        No work that touches them may be enqueued any more. If one of them cannot be given back as
+        it is, none is.
         """
-        for chunk in [chunks] if isinstance(chunks, int) else chunks:
-            self._client._call(lib.mm_kv_release, self._handle, chunk)
+        many = [chunks] if isinstance(chunks, int) else list(chunks)
+        self._client._call(lib.mm_kv_release_many, self._handle, ffi.new("uint32_t[]", many),
+                           len(many))
 
     @property
     def owed(self) -> Owed:

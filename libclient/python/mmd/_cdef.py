@@ -30,13 +30,16 @@ MM_TURN_PRIORITY_MAX: Final = 7
 MM_SWAP_LOTS: Final = 8
 MM_SWAP_PIECES: Final = 512
 MM_CLIENT_ABI_MAJOR: Final = 0
-MM_CLIENT_ABI_MINOR: Final = 2
-MM_CLIENT_ABI: Final = 2
+MM_CLIENT_ABI_MINOR: Final = 3
+MM_CLIENT_ABI: Final = 3
 MM_TIMEOUT_NEVER: Final = 0xffffffffffffffff
 MM_CLIENT_NO_REMAP: Final = 1
 
 CDEF: Final = """
-enum mm_dtype { MM_DTYPE_F32 = 1, MM_DTYPE_F16, MM_DTYPE_BF16 };
+enum mm_dtype { MM_DTYPE_F32 = 1, MM_DTYPE_F16, MM_DTYPE_BF16, MM_DTYPE_F64, MM_DTYPE_F8_E4M3,
+    MM_DTYPE_F8_E5M2, MM_DTYPE_F8_E8M0, MM_DTYPE_F6_E2M3, MM_DTYPE_F6_E3M2, MM_DTYPE_F4,
+    MM_DTYPE_I8, MM_DTYPE_U8, MM_DTYPE_I16, MM_DTYPE_U16, MM_DTYPE_I32, MM_DTYPE_U32,
+    MM_DTYPE_I64, MM_DTYPE_U64, MM_DTYPE_BOOL, MM_DTYPE_C64 };
 enum mm_turn_mode { MM_TURN_NONE, MM_TURN_QUANTUM, MM_TURN_DRAIN };
 struct mm_swap_piece { uint64_t arena_offset; uint64_t swap_offset; uint32_t bytes; uint32_t
     range; };
@@ -124,6 +127,8 @@ int mm_model_load(struct mm_client *client, const char *dir, const struct mm_mod
 int mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info);
 int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_tensor
     *ret_tensor);
+int mm_model_tensor_at(const struct mm_model *model, uint32_t index, char *ret_name, size_t
+    name_bytes, struct mm_tensor *ret_tensor);
 int mm_model_compute(const struct mm_model *model, const uint16_t *weights, uint32_t n_layers);
 const void *mm_model_store(const struct mm_model *model, const char *name, uint64_t *ret_bytes);
 struct mm_kv_opts { size_t size; uint64_t chunk_bytes; uint32_t ranges; uint32_t chunks_max;
@@ -133,6 +138,7 @@ uint64_t mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
 int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns);
 uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words);
 int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
+int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t n);
 uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);
 struct mm_swap_done { size_t size; uint64_t user_data; int32_t error; uint32_t reserved; };
 int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_swap);

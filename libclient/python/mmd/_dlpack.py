@@ -33,8 +33,10 @@ UINT: Final = 1
 FLOAT: Final = 2
 BFLOAT: Final = 4
 # The names of safetensors.
-TYPES: Final = {"F32": (FLOAT, 32), "F16": (FLOAT, 16), "BF16": (BFLOAT, 16), "U8": (UINT, 8),
-                "I8": (INT, 8), "I32": (INT, 32), "I64": (INT, 64)}
+TYPES: Final = {"F64": (FLOAT, 64), "F32": (FLOAT, 32), "F16": (FLOAT, 16), "BF16": (BFLOAT, 16),
+                "I8": (INT, 8), "I16": (INT, 16), "I32": (INT, 32), "I64": (INT, 64),
+                "U8": (UINT, 8), "U16": (UINT, 16), "U32": (UINT, 32), "U64": (UINT, 64)}
+
 
 class _Export:
     """A tensor that was exported: what its consumer points to, and the client that outlives it."""

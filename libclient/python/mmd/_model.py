@@ -21,7 +21,8 @@ from mmd._library import ffi, lib
 if TYPE_CHECKING:
     from mmd._client import Client
 
-DTYPES: Final = {1: "F32", 2: "F16", 3: "BF16"}
+DTYPES: Final = {number: name.removeprefix("MM_DTYPE_")
+                 for number, name in ffi.typeof("enum mm_dtype").elements.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +127,17 @@ class Model:
                               fine=(errno.ENOENT,)):
             raise KeyError(name)
         return Tensor(self._client, name, record)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All tensors in the order of their names, packs with a name among them.
+
+        Never blocks; in a step or not.
+        """
+        name = ffi.new("char[]", _cdef.MM_TENSOR_NAME_BYTES)
+        for index in range(self.info.n_tensors):
+            record = sized("mm_tensor")
+            self._client._call(lib.mm_model_tensor_at, self._handle, index, name, len(name), record)
+            yield Tensor(self._client, ffi.string(name).decode(), record)
 
     def store(self, name: str) -> memoryview | None:
         """The host's bytes of a tensor, read-only, to check device bytes against.
