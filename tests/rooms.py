@@ -44,7 +44,7 @@ ROOMS = {
     "client.h": ("", "types.h"),
     "core.h": ("", "abi.h base"),
     "knobs.h": ("", "core.h base"),
-    "base": ("libclient/base", ""),
+    "base": ("libclient/base", "types.h"),
     "support": ("libclient/support", "base"),
     "ipc": ("libclient/ipc", "abi.h support base"),
     "protocol": ("libclient/protocol", "abi.h base"),
