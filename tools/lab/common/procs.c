@@ -197,7 +197,7 @@ const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t 
 		line[strcspn(line, "\n")] = '\0';
 		if (!strncmp(line, "ts=", 3))
 			log_keep(log, line);
-		else if (*line)
+		else if (*line && strncmp(line, "==", 2) != 0)
 			snprintf(buf, bytes, "%s", line);
 	}
 	if (!*buf)

@@ -65,9 +65,10 @@ bool mm_child_wait(struct mm_child *child, uint64_t deadline_ns);
 const char *mm_child_how(const struct mm_child *child, char *buf, size_t bytes);
 
 /*
- * Copies the last line on its stderr that is not a log line into @buf, and returns it. Where there
- * is none, it is the last lines of the log, joined; or "". The last log line alone would not do:
- * one role of mmd may log that another has ended, after that other has logged the reason.
+ * Copies the last line on its stderr that is not a log line into @buf, and returns it. Lines that
+ * begin with == are passed over: a sanitizer may have a word about its own after the reason. Where
+ * there is none, it is the last lines of the log, joined; or "". The last log line alone would not
+ * do: one role of mmd may log that another has ended, after that other has logged the reason.
  */
 const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t bytes);
 
