@@ -641,6 +641,19 @@ bool w_proc_event(struct world *w, struct w_proc *p)
 	return true;
 }
 
+/* Counts how often it goes to work after idleness: its layers may be lent, and return, each time. */
+static void wake_note(const struct world *w, struct w_proc *p)
+{
+	uint64_t idle_ns = w->opts.idle_ns * MM_MAX(w->opts.time_scale, 1);
+	uint64_t reported = 2 * p->steps + p->machine.open;
+
+	if (reported == p->reported && !p->machine.open)
+		return;
+	p->wakes += w->now_ns - p->stepped_ns >= idle_ns;
+	p->reported = reported;
+	p->stepped_ns = w->now_ns;
+}
+
 void w_stats(struct world *w, struct w_proc *p, uint32_t running)
 {
 	struct mm_tenant_stats s = { .step_seq = 2 * p->steps + p->machine.open,
@@ -654,6 +667,7 @@ void w_stats(struct world *w, struct w_proc *p, uint32_t running)
 
 	for (uint32_t i = 0; states && i + 1 < p->n_groups; i++)
 		s.compute[i] = (uint16_t)(i % 3 ? 1 + w_below(w, 2) : 40000);
+	wake_note(w, p);
 	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
 	w_drain(w);
 }

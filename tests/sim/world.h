@@ -102,6 +102,8 @@ struct w_proc {
 	uint32_t map_old[W_ENTRIES], mapped_groups;
 	uint32_t layer; /* next layer of the open step */
 	uint64_t steps, waited;
+	uint64_t reported, stepped_ns; /* steps at its last report, and when one was reported */
+	uint32_t wakes;                /* times it stepped after it had been idle */
 
 	/* KV */
 	bool kv_declared;
