@@ -19,8 +19,10 @@
  *            (group, i): groups in directory order, ceil(bytes / page_bytes) entries each. Layers
  *            that share a slot list the same pages. Entry MM_MAP_KV_BASE +
  *            chunk * pages_per_chunk + range * pages_per_range + i names a KV page. Value: page
- *            id + 1, or 0 = no page. mmd changes model entries only between PARKED and SWITCH, and
- *            the entries of a KV chunk only before its KV_GRANT and after its KV_RELEASE.
+ *            id + 1, or 0 = no page. Entries behind the arena's last chunk may name pages of
+ *            MEM_ALLOC; the tenant chooses them. mmd changes model entries only between PARKED and
+ *            SWITCH, the entries of a KV chunk only before its KV_GRANT and after its KV_RELEASE,
+ *            and the others only before the REPLY to MEM_ALLOC and after MEM_FREE.
  * Threading: each cursor and each slot array has one writer; see libclient/ipc/ring.h for the
  *            edges.
  * Rules:     fixed width, little endian; reserved bytes must be zero and unknown bits are refused,
@@ -42,7 +44,7 @@
 /* The feature bits of mm/types.h that this version knows. */
 #define MM_FEAT_KNOWN                                                                            \
 	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
-	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND)
+	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM)
 
 #define MM_SESSION_BYTES 16
 #define MM_REASON_BYTES  416
@@ -144,6 +146,12 @@ enum mm_op {
 	MM_OP_TURN_WANT, /* the tenant has work -> TURN_BEGIN when its turn begins */
 	MM_OP_TURN_DONE, /* serial of the turn that the tenant gives back */
 	MM_OP_MAPPED, /* layers mapped, from 0 on; .epoch of a SWITCH_PARTIAL; not COMMITTED yet */
+	/*
+	 * With MM_FEAT_MEM. First entry of the map table; pages -> REPLY: 0, and their entries are
+	 * set and their fds were sent; or -EDQUOT, -ENOSPC with arg[1] = pages that there are
+	 */
+	MM_OP_MEM_ALLOC,
+	MM_OP_MEM_FREE, /* first entry; pages (already unmapped) -> REPLY */
 	MM_OP_COUNT
 };
 

@@ -32,6 +32,8 @@
 #define MM_FEAT_RESUME (UINT64_C(1) << 6)
 /* The tenant's statistics have its queue's demand, and requests done and late. */
 #define MM_FEAT_DEMAND (UINT64_C(1) << 7)
+/* Memory of a third kind, beside weights and KV: MM_OP_MEM_ALLOC and MM_OP_MEM_FREE. */
+#define MM_FEAT_MEM (UINT64_C(1) << 8)
 
 /* ---- models ---- */
 

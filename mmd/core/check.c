@@ -108,6 +108,21 @@ static void tenant_check_kv(const struct mm_core *c, const struct mm_c_tenant *t
 	mm_assert(held == t->kv.held);
 }
 
+/* Memory of the third kind lies behind the arena, and is counted. */
+static void tenant_check_mem(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint32_t arena = t->kv.chunks_max * t->kv.chunk_pages, held = 0;
+
+	mm_assert(arena + t->mem.depth <= MM_KV_ENTRIES);
+	for (uint32_t i = MM_MAP_ENTRIES - t->mem.depth; i < MM_MAP_ENTRIES; i++) {
+		if (!t->map[i])
+			continue;
+		page_claim_as(c, t, t->map[i] - 1, MM_PAGE_MEM);
+		held++;
+	}
+	mm_assert(held == t->mem.held);
+}
+
 /* Each chunk that a list names is held, and each job belongs to a list. */
 static void tenant_check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -239,6 +254,7 @@ void mm_core_check(const struct mm_core *c)
 			continue;
 		tenant_check_model(c, t);
 		tenant_check_kv(c, t);
+		tenant_check_mem(c, t);
 	}
 	core_check_unclaimed(c);
 	mm_c_turns_check(c);

@@ -199,6 +199,7 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 	if (t->life != MM_LIFE_LIVE)
 		return true;
 	ret_tenant->pages_kv = t->kv.held * t->kv.chunk_pages;
+	ret_tenant->pages_mem = t->mem.held;
 	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
 		ret_tenant->pages_slot += t->plan.slot[s].n_pages;
 	for (uint32_t i = 0; i < t->entries; i++)

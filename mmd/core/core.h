@@ -362,6 +362,7 @@ enum mm_page_state {
 	MM_PAGE_PARAM,
 	MM_PAGE_SLOT,
 	MM_PAGE_KV,
+	MM_PAGE_MEM,
 	MM_PAGE_REVOKING,
 	MM_PAGE_QUARANTINE,
 	MM_PAGE_STATES
@@ -418,7 +419,7 @@ struct mm_core_plan {
 struct mm_core_tenant {
 	uint32_t tenant;
 	uint64_t account;
-	uint32_t pages_param, pages_slot, pages_kv, pages_revoking;
+	uint32_t pages_param, pages_slot, pages_kv, pages_mem, pages_revoking;
 	uint32_t kv_chunks, kv_wanted, kv_chunks_max;
 	uint64_t swap_bytes; /* of the host memory that it may swap KV to */
 	bool idle, model_ready;

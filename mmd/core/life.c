@@ -6,6 +6,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/market/market.h"
+#include "mmd/core/book/mem.h"
 #include "mmd/core/book/pages.h"
 #include "mmd/core/plan/plans.h"
 #include "mmd/core/book/quota.h"
@@ -65,6 +66,7 @@ static void tenant_revoke_pages(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_change_cancel(c, t);
 	mm_c_swap_end(t);
+	mm_c_mem_revoke(c, t);
 	for (uint32_t i = 0; i < t->entries; i++)
 		if (t->own[i] != MM_NO_PAGE)
 			mm_ledger_revoke(&c->ledger, t->own[i]);

@@ -82,6 +82,8 @@ static const struct {
 	[MM_OP_TURN_JOIN] = { mm_c_turn_join, 3, false, false },
 	[MM_OP_TURN_WANT] = { mm_c_turn_want, 0, false, false },
 	[MM_OP_TURN_DONE] = { mm_c_turn_done, 1, false, false },
+	[MM_OP_MEM_ALLOC] = { mm_c_mem_alloc, 2, false, false },
+	[MM_OP_MEM_FREE] = { mm_c_mem_free, 2, false, false },
 };
 
 bool mm_c_request_is_well_formed(const struct mm_msg *msg)

@@ -20,6 +20,8 @@ static void tenant_settle(struct mm_core *c, struct mm_c_tenant *t)
 		mm_c_change_settle(c, t);
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_swap_settle(c, t);
+	if (t->life == MM_LIFE_LIVE)
+		mm_c_mem_settle(c, t);
 	mm_c_control_settle(c, t);
 	mm_c_life(c, t);
 }
@@ -92,6 +94,7 @@ uint64_t mm_core_deadline(const struct mm_core *c)
 	uint64_t due = MM_MIN(mm_c_controller_deadline(c), mm_c_turn_deadline(c));
 
 	due = MM_MIN(due, mm_c_change_deadline(c));
+	due = MM_MIN(due, mm_c_mem_deadline(c));
 	if (c->create_retry_ns)
 		due = MM_MIN(due, c->create_retry_ns);
 	for (uint32_t i = c->ledger.quarantine.head; i != MM_NO_PAGE; i = c->ledger.page[i].next)

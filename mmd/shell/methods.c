@@ -24,6 +24,7 @@ static const char *const page_state_names[MM_PAGE_STATES] = {
 	[MM_PAGE_PARAM] = "param",
 	[MM_PAGE_SLOT] = "slot",
 	[MM_PAGE_KV] = "kv",
+	[MM_PAGE_MEM] = "mem",
 	[MM_PAGE_REVOKING] = "revoking",
 	[MM_PAGE_QUARANTINE] = "quarantine",
 };
@@ -305,10 +306,12 @@ static void plan_fill(const struct mm_core *core, uint32_t tenant, json_t *to)
 static void tenant_pages_fill(const struct mm_core_tenant *t, json_t *to)
 {
 	mm_json_put_u64(to, "pages",
-			(uint64_t)t->pages_param + t->pages_slot + t->pages_kv + t->pages_revoking);
+			(uint64_t)t->pages_param + t->pages_slot + t->pages_kv + t->pages_mem +
+				t->pages_revoking);
 	mm_json_put_u64(to, "pages_param", t->pages_param);
 	mm_json_put_u64(to, "pages_slot", t->pages_slot);
 	mm_json_put_u64(to, "pages_kv", t->pages_kv);
+	mm_json_put_u64(to, "pages_mem", t->pages_mem);
 	mm_json_put_u64(to, "pages_revoking", t->pages_revoking);
 	mm_json_put_u64(to, "kv_chunks", t->kv_chunks);
 	mm_json_put_u64(to, "kv_chunks_wanted", t->kv_wanted);

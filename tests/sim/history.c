@@ -15,6 +15,7 @@
 #define LATE_SEED  (UINT64_C(1) << 40)
 #define MODES_SEED (UINT64_C(1) << 41)
 #define STILL_SEED (UINT64_C(1) << 42)
+#define MEM_SEED   (UINT64_C(1) << 43)
 
 #define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
@@ -575,6 +576,20 @@ static void modes_event(struct world *w, struct w_proc *p)
 	modes_leave(w, p);
 }
 
+/* A process requests memory of the third kind now and then, or gives some back. */
+static void mem_event(struct world *w, struct w_proc *p)
+{
+	uint32_t pages;
+
+	if (!p->connected || p->frozen || w_below(w, 6))
+		return;
+	pages = 1 + w_below(w, 1 + w_below(w, W_MEM));
+	if (w_below(w, 3))
+		w_mem_alloc(w, p, pages);
+	else
+		h_count(H_MEM_FREES, w_mem_free(w, p, pages));
+}
+
 /* Most histories begin with tenants that already run, so that short ones have much to lose. */
 static void world_warm_up(struct world *w)
 {
@@ -626,6 +641,10 @@ static void count_rest(const struct world *w)
 		h_count(H_LATE_TURN, w->overtook[i][MM_OP_TURN_DONE]);
 	}
 	h_count(H_LATE_MAP, w->held_by_mapping);
+	h_count(H_MEM_GRANTS, w->mem_grants);
+	h_count(H_MEM_WAITS, w->mem_waits);
+	h_count(H_MEM_QUOTAS, w->mem_quotas);
+	h_count(H_MEM_REFUSALS, w->mem_refusals);
 	h_count(H_TURNS_BESIDE, w->turns_beside);
 	h_count(H_TAKEN_BESIDE, w->turns_taken_beside);
 }
@@ -668,6 +687,8 @@ static void ordinary_run(struct world *w, uint64_t seed, uint64_t steps)
 		h_send_late(w);
 		if (run_kind == H_MODES)
 			modes_event(w, proc_random(w));
+		if (run_kind == H_MEM)
+			mem_event(w, proc_random(w));
 	}
 	h_after(w);
 }
@@ -683,6 +704,8 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 		seed += LATE_SEED;
 	if (history == H_MODES)
 		seed += MODES_SEED;
+	if (history == H_MEM)
+		seed += MEM_SEED;
 	if (history == H_STILL)
 		h_still(w, seed + STILL_SEED);
 	else if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))

@@ -28,6 +28,7 @@ enum h_history {
 	H_LATE,     /* either of the first two, and messages of threads overtake each other */
 	H_MODES,    /* turns open and close all the time */
 	H_STILL,    /* claims stand still for a while: memory must, too */
+	H_MEM,      /* as ordinary, and tenants have memory of the third kind */
 	H_HISTORIES
 };
 
@@ -37,6 +38,7 @@ enum h_history {
 #define H_ONLY_LATE     (1u << H_LATE)
 #define H_ONLY_MODES    (1u << H_MODES)
 #define H_ONLY_STILL    (1u << H_STILL)
+#define H_ONLY_MEM      (1u << H_MEM)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
 /* Kinds of events in a history. Over enough histories of the named kinds, each must happen. */
@@ -121,7 +123,12 @@ enum h_history {
 	X(CLOSINGS, "turns_closed", H_ONLY_MODES)                          \
 	X(TURNS_BESIDE, "turns_beside", H_ONLY_MODES)                      \
 	X(TURNS_LEFT, "turns_left", H_ONLY_MODES)                          \
-	X(TAKEN_BESIDE, "turns_overdue_beside", H_ONLY_MODES)
+	X(TAKEN_BESIDE, "turns_overdue_beside", H_ONLY_MODES)              \
+	X(MEM_GRANTS, "mem_grants", H_ONLY_MEM)                            \
+	X(MEM_WAITS, "mem_requests_that_waited", H_ONLY_MEM)               \
+	X(MEM_QUOTAS, "mem_refused_by_share", H_ONLY_MEM)                  \
+	X(MEM_REFUSALS, "mem_refused_for_space", H_ONLY_MEM)               \
+	X(MEM_FREES, "mem_frees", H_ONLY_MEM)
 
 #define H_ENUM(name, text, of) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };

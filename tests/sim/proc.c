@@ -129,6 +129,7 @@ struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features)
 	memset(p->view, 0xff, sizeof(p->view));
 	memset(p->map, 0xff, sizeof(p->map));
 	memset(p->kv_view, 0xff, sizeof(p->kv_view));
+	memset(p->mem_view, 0xff, sizeof(p->mem_view));
 	p->used = p->alive = p->connected = true;
 	p->tenant = tenant;
 	p->account = account;
@@ -433,6 +434,7 @@ static void step_end(struct world *w, struct w_proc *p)
 	struct mm_steps_out out = { 0 };
 
 	w_kv_verify(w, p);
+	w_mem_verify(w, p);
 	p->steps++;
 	w->steps++;
 	mm_steps_end(&p->machine, false, &out);
@@ -608,6 +610,10 @@ static void proc_on_event(struct world *w, struct w_proc *p, const struct mm_msg
 	case MM_EV_KV_RECLAIM:
 		proc_on_reclaim(p, msg);
 		break;
+	case MM_EV_REPLY:
+		if (msg->arg[0] == MM_OP_MEM_ALLOC)
+			w_mem_replied(w, p, msg);
+		break;
 	default:
 		break;
 	}
@@ -632,6 +638,8 @@ bool w_proc_event(struct world *w, struct w_proc *p)
 	item = p->inbox[p->head++ % W_INBOX];
 	if (item.kind == W_ITEM_EVENT)
 		proc_on_event(w, p, &item.msg);
+	else if (item.kind == W_ITEM_MAP && item.entry >= MM_MAP_ENTRIES - W_MEM)
+		p->mem_view[item.entry - (MM_MAP_ENTRIES - W_MEM)] = item.page;
 	else if (item.kind == W_ITEM_MAP && item.entry >= MM_MAP_KV_BASE + W_KV)
 		mm_assert(p->hostile);
 	else if (item.kind == W_ITEM_MAP && item.entry >= MM_MAP_KV_BASE)

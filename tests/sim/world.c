@@ -496,6 +496,9 @@ void w_check(struct world *w)
 		if (job_swaps(&w->job[i]))
 			check_swap_job(w, &w->job[i]);
 	world_check_pages(w, pages_of);
+	W_FOREACH(w, p)
+		if (p->used && p->connected)
+			w_mem_verify(w, p);
 	world_check_accounts(w, pages_of);
 }
 

@@ -23,11 +23,12 @@
 #define W_GROUPS   17
 #define W_ENTRIES  96  /* entries of a model */
 #define W_KV       256 /* KV entries of a tenant */
+#define W_MEM      64  /* entries of memory of the third kind, the last ones of the table */
 #define W_INBOX    4096
 #define W_JOBS     1024
 #define W_ACCOUNTS 4
 
-enum w_kind { W_GARBAGE, W_ZERO, W_LAYER, W_KVDATA };
+enum w_kind { W_GARBAGE, W_ZERO, W_LAYER, W_KVDATA, W_MEMDATA };
 
 struct w_bytes {
 	enum w_kind kind;
@@ -115,6 +116,13 @@ struct w_proc {
 	uint32_t reclaim;  /* chunks that it must still release of the last reclaim */
 	uint64_t releases; /* number of release requests */
 	int denied;
+
+	/* memory of the third kind, by entry; the request that waits for its reply: 0 pages, none */
+	uint32_t mem_view[W_MEM];
+	bool mem[W_MEM];
+	uint32_t mem_held, mem_first, mem_asked;
+	int mem_result; /* of the last request, and how many pages there were */
+	uint64_t mem_there;
 
 	/* swap: the lists that run; bytes of their pieces, and bytes that jobs have copied */
 	uint64_t swap_bytes;
@@ -212,6 +220,8 @@ struct world {
 	bool turns_opened;        /* turns were open at some time since the last event */
 	/* turns that began beside others; turns that were taken away while there were others */
 	uint64_t turns_beside, turns_taken_beside;
+	/* requests for memory of the third kind: granted, not answered at once, refused */
+	uint64_t mem_grants, mem_waits, mem_quotas, mem_refusals;
 	/* decisions of machines to send; decisions that were held up */
 	uint64_t decided, held_up;
 	/* messages that overtook others: [overtaking][overtaken] */
@@ -314,6 +324,14 @@ void w_kv_release_chunk(struct world *w, struct w_proc *p, uint32_t chunk);
 void w_kv_granted(struct world *w, struct w_proc *p, uint32_t chunk);
 /* Checks that no other process has written what this tenant keeps in its chunks. */
 void w_kv_verify(const struct world *w, const struct w_proc *p);
+/* Requests @pages adjacent entries of the third kind. Returns false if it has no such entries. */
+bool w_mem_alloc(struct world *w, struct w_proc *p, uint32_t pages);
+/* Gives back up to @pages adjacent ones from the first that it holds. Returns how many. */
+uint32_t w_mem_free(struct world *w, struct w_proc *p, uint32_t pages);
+/* Handles the reply to w_mem_alloc(): all pages are there, or none is. */
+void w_mem_replied(struct world *w, struct w_proc *p, const struct mm_msg *msg);
+/* Checks that nobody else has written to them. */
+void w_mem_verify(const struct world *w, const struct w_proc *p);
 /* Returns 0, or the error of the core. */
 int w_swap_open(struct world *w, struct w_proc *p, uint64_t bytes);
 /* Sends a list in the first free lot. Returns false if none is free. */

@@ -16,14 +16,14 @@ static void status_print_pool(const json_t *result)
 
 	printf("device: %s (%s)\n", mm_json_text(device, "name"), mm_json_text(device, "driver"));
 	printf("pool: %s in %" PRIu64 " pages of %s; free %" PRIu64 ", weights %" PRIu64
-	       ", slots %" PRIu64 ", kv %" PRIu64 ", other %" PRIu64 "\n",
+	       ", slots %" PRIu64 ", kv %" PRIu64 ", mem %" PRIu64 ", other %" PRIu64 "\n",
 	       mm_size_print(mm_json_u64(result, "pool_pages") * page_bytes, pool),
 	       mm_json_u64(result, "pool_pages"), mm_size_print(page_bytes, page),
 	       mm_json_u64(pages, "free"), mm_json_u64(pages, "param"), mm_json_u64(pages, "slot"),
-	       mm_json_u64(pages, "kv"),
+	       mm_json_u64(pages, "kv"), mm_json_u64(pages, "mem"),
 	       mm_json_u64(result, "pool_pages") - mm_json_u64(pages, "free") -
 		       mm_json_u64(pages, "param") - mm_json_u64(pages, "slot") -
-		       mm_json_u64(pages, "kv"));
+		       mm_json_u64(pages, "kv") - mm_json_u64(pages, "mem"));
 	printf("layers away: %" PRIu64 " (at most %" PRIu64 "), plan changes %" PRIu64
 	       ", streamed %s\n",
 	       mm_json_u64(result, "alpha_sum"), mm_json_u64(result, "alpha_sum_max"),

@@ -20,6 +20,7 @@
 #include "mmd/core/book/kv.h"
 #include "mmd/core/book/ledger.h"
 #include "mmd/core/book/load.h"
+#include "mmd/core/book/mem.h"
 #include "mmd/core/out/queue.h"
 #include "libclient/protocol/xplan.h"
 
@@ -109,6 +110,7 @@ struct mm_c_tenant {
 	struct mm_c_sets *sets;
 	struct mm_c_swap *swap;
 	struct mm_c_kv kv;
+	struct mm_c_mem mem;
 	struct mm_c_load load;
 
 	/* market */

@@ -26,7 +26,7 @@ int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct
 	if (!bytes || bytes % c->opts.page_bytes || !ranges || !chunks || msg->arg[3] > chunks)
 		return -EINVAL;
 	if (pages > MM_KV_ENTRIES || ranges > MM_KV_ENTRIES / pages ||
-	    chunks > MM_KV_ENTRIES / (pages * ranges))
+	    chunks > (MM_KV_ENTRIES - t->mem.depth) / (pages * ranges))
 		return -E2BIG;
 	t->kv.declared = true;
 	t->kv.chunk_pages = (uint32_t)(pages * ranges);

@@ -225,7 +225,8 @@ void mm_ledger_give(struct mm_ledger *l, uint32_t page, enum mm_page_state state
 	mm_assert(p->tenant != MM_NO_OWNER && !p->job);
 	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_PARAM ||
 		  p->state == MM_PAGE_SLOT);
-	mm_assert(state == MM_PAGE_PARAM || state == MM_PAGE_SLOT || state == MM_PAGE_KV);
+	mm_assert(state == MM_PAGE_PARAM || state == MM_PAGE_SLOT || state == MM_PAGE_KV ||
+		  state == MM_PAGE_MEM);
 	p->state = (uint8_t)state;
 	page_list_in(l, page);
 }
@@ -234,7 +235,8 @@ void mm_ledger_revoke(struct mm_ledger *l, uint32_t page)
 {
 	struct mm_page *p = page_list_out(l, page);
 
-	mm_assert(p->state == MM_PAGE_PARAM || p->state == MM_PAGE_SLOT || p->state == MM_PAGE_KV);
+	mm_assert(p->state == MM_PAGE_PARAM || p->state == MM_PAGE_SLOT || p->state == MM_PAGE_KV ||
+		  p->state == MM_PAGE_MEM);
 	p->state = MM_PAGE_REVOKING;
 	page_list_in(l, page);
 }
@@ -244,7 +246,7 @@ void mm_ledger_drop(struct mm_ledger *l, uint32_t page)
 	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->tenant != MM_NO_OWNER);
-	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_KV ||
+	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_KV || p->state == MM_PAGE_MEM ||
 		  p->state == MM_PAGE_REVOKING);
 	p->state = MM_PAGE_DIRTY;
 	p->tenant = MM_NO_OWNER;
@@ -320,6 +322,7 @@ static void page_check(const struct mm_page *p)
 	case MM_PAGE_PARAM:
 	case MM_PAGE_SLOT:
 	case MM_PAGE_KV:
+	case MM_PAGE_MEM:
 	case MM_PAGE_REVOKING:
 		mm_assert(owned && !p->job && p->account == p->last);
 		break;

@@ -8,7 +8,7 @@
  *             another one only after it was created anew.
  *
  *               NONE ─created→ DIRTY ─scrub_begin→ SCRUBBING ─scrub_end→ FREE ─reserve→
- *               DIRTY(owner) ─give→ PARAM | SLOT | KV ─revoke→ REVOKING ─drop→ DIRTY
+ *               DIRTY(owner) ─give→ PARAM | SLOT | KV | MEM ─revoke→ REVOKING ─drop→ DIRTY
  *
  *             So FREE is reached from SCRUBBING only, and no job is issued on a page while it still
  *             counts as FREE.
@@ -102,11 +102,11 @@ uint32_t mm_ledger_grantable(const struct mm_ledger *l, uint32_t domain);
  */
 void mm_ledger_charge(struct mm_ledger *l, uint32_t page, uint32_t account, bool quarantined);
 
-/* DIRTY (owned, without a job), PARAM or SLOT -> @state (PARAM, SLOT or KV). */
+/* DIRTY (owned, without a job), PARAM or SLOT -> @state (PARAM, SLOT, KV or MEM). */
 void mm_ledger_give(struct mm_ledger *l, uint32_t page, enum mm_page_state state);
-/* PARAM, SLOT or KV -> REVOKING. */
+/* PARAM, SLOT, KV or MEM -> REVOKING. */
 void mm_ledger_revoke(struct mm_ledger *l, uint32_t page);
-/* Owned DIRTY, KV or REVOKING -> DIRTY without an owner. */
+/* Owned DIRTY, KV, MEM or REVOKING -> DIRTY without an owner. */
 void mm_ledger_drop(struct mm_ledger *l, uint32_t page);
 /*
  * Marks every page that is in use as suspect: owned pages, and DIRTY or SCRUBBING ones with their

@@ -49,12 +49,13 @@ static void controller_decide(struct mm_core *c)
 
 void mm_c_controller(struct mm_core *c)
 {
-	uint64_t big = mm_c_big_demands_serve(c), home, need, unused, supply;
+	uint64_t big = mm_c_big_demands_serve(c), mem = mm_c_mem_waiting(c);
+	uint64_t home, need, unused, supply;
 
 	if (c->market->policy->market && decision_is_due(c))
 		controller_decide(c);
-	home = mm_c_layers_return(c, big);
-	mm_c_kv_demands_serve(c, big, home);
+	home = mm_c_layers_return(c, big + mem);
+	mm_c_kv_demands_serve(c, big + mem, home);
 	if (!c->market->policy->market)
 		controller_decide(c);
 	mm_c_memory_take(c);
@@ -64,7 +65,7 @@ void mm_c_controller(struct mm_core *c)
 	supply = supply > unused ? supply - unused : 0;
 	big = c->market->big_kept - c->market->big_mins;
 	mm_c_kv_demands_deny(c, supply > big ? supply - big : 0);
-	mm_c_layers_return_surplus(c, big + home);
+	mm_c_layers_return_surplus(c, big + mem + home);
 	mm_c_homes_note(c);
 	c->market->unmet = need;
 }

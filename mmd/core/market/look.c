@@ -270,13 +270,16 @@ static void look_at_account(struct mm_core *c, uint32_t i, struct mm_view_accoun
 		v->lacks = pages_beyond(c->market->part[i].demand, mm_c_account_soon(c, i));
 }
 
-/* Returns the pages of tenants that no decision is about: they end, or are being thrown out. */
+/*
+ * Returns the pages that no decision is about: of tenants that end or are being thrown out, and
+ * memory that is neither weights nor KV.
+ */
 static uint64_t pages_of_others(const struct mm_core *c)
 {
 	uint64_t sum = 0;
 
 	MM_FOREACH_TENANT(c, t) {
-		sum += c->ledger.revoking[mm_c_index(c, t)].length;
+		sum += c->ledger.revoking[mm_c_index(c, t)].length + t->mem.held;
 		if (t->life == MM_LIFE_LIVE && t->kicked)
 			sum += (uint64_t)t->kv.held * t->kv.chunk_pages +
 			       (t->model > MM_C_MODEL_WAITING ? t->entries : 0);
