@@ -459,6 +459,37 @@ MM_API int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t
  */
 MM_API uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);
 
+/* ---- memory that is neither weights nor KV ---- */
+
+/**
+ * mm_mem_alloc() - get device memory for activations, workspaces, pools of graphs
+ * @client: any
+ * @bytes:  rounded up to whole pages of the pool
+ * @flags:  none yet: must be 0
+ * @ret_va: written only on success; the address stays until mm_mem_free() or mm_client_close()
+ *
+ * The pages are charged to the account, zeroed, and never reclaimed or displaced. In return mmd
+ * gives only memory that is free, takes none from others for it, and gives a tenant at most what it
+ * would have if the pool were divided by weight among accounts and evenly among their tenants, or
+ * its part of the account's min if that is more. Waits for pages that are being scrubbed, 2 s at
+ * most; in a step or not; calls of several threads follow each other. Since version 0.3.
+ * Return: 0; -EINVAL 0 bytes, or a flag; -EDQUOT more than its share or the account's max leaves,
+ * -ENOSPC more than is free: mm_client_error() says how much there is; -E2BIG more map entries than
+ * the arena leaves; -EOPNOTSUPP an older mmd; -ENOMEM; -EPROTO, -ETIMEDOUT, -ECONNRESET.
+ */
+MM_API int mm_mem_alloc(struct mm_client *client, uint64_t bytes, uint32_t flags, uint64_t *ret_va);
+
+/**
+ * mm_mem_free() - give memory of mm_mem_alloc() back
+ * @client: the one that it was allocated with
+ * @va:     its first address; no work that touches it may be enqueued any more
+ *
+ * Unmaps at once; any thread, in a step or not. After -EIO (the device does not unmap it) and
+ * -ETIMEDOUT (mmd takes no requests) the memory stays charged until the client is closed. Since
+ * version 0.3. Return: 0; -ENOENT nothing begins there; -EIO; -ETIMEDOUT; -ECONNRESET.
+ */
+MM_API int mm_mem_free(struct mm_client *client, uint64_t va);
+
 /* ---- swap space: host memory for the KV of sequences that wait ---- */
 
 struct mm_swap_done {

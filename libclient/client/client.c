@@ -301,6 +301,7 @@ static void device_leave(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 	mm_times_destroy(c);
 	mm_map_lock_take(&c->map_lock);
 	mm_kv_destroy(c->kv);
+	mm_mem_destroy_all(c);
 	mm_model_destroy(c->model);
 	mm_mapper_done(&c->mapper);
 	mm_map_lock_give(&c->map_lock);
@@ -352,6 +353,7 @@ static void client_give_back(struct mm_client *c)
 	mm_model_phase_set(c, MM_CLIENT_MODEL_BROKEN);
 	mm_client_lock_give(&c->lock);
 	mm_kv_destroy(kv);
+	mm_mem_destroy_all(c);
 	mm_model_destroy(model);
 	mm_map_lock_give(&c->map_lock);
 	mm_link_call(c, &bye);

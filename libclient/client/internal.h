@@ -222,6 +222,9 @@ struct mm_client {
 
 	struct mm_kv *kv MM_GUARDED_BY(mm_client_lock);
 	struct mm_swap *swap MM_GUARDED_BY(mm_client_lock);
+	struct mm_mem *mem MM_GUARDED_BY(mm_client_lock);
+	/* A call of mm_mem_alloc() waits for mmd. */
+	bool mem_asking MM_GUARDED_BY(mm_client_lock);
 
 	int event_fd;
 	uint32_t events_first MM_GUARDED_BY(mm_client_lock);
@@ -408,6 +411,14 @@ int mm_kv_take_grants(struct mm_client *client, const char **ret_text);
 void mm_kv_destroy(struct mm_kv *kv) MM_REQUIRES(mm_map_lock);
 
 bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk) MM_REQUIRES(mm_client_lock);
+
+/* ---- mem.c ---- */
+
+/* The first entry of the map table that memory of mm_mem_alloc() has; MM_MAP_ENTRIES: none. */
+uint32_t mm_mem_lowest(const struct mm_client *client) MM_REQUIRES(mm_client_lock);
+/* Unmaps all of it, and frees it. */
+void mm_mem_destroy_all(struct mm_client *client) MM_REQUIRES(mm_map_lock)
+	MM_EXCLUDES(mm_client_lock);
 
 /* ---- swap.c ---- */
 

@@ -347,17 +347,26 @@ static int kv_reserve(struct mm_client *c, struct mm_kv *kv)
 	return r;
 }
 
-/* The arena is installed before it is declared: grants may arrive before the reply is handled. */
-static bool kv_install(struct mm_client *c, struct mm_kv *kv)
+/*
+ * The arena is installed before it is declared: grants may arrive before the reply is handled.
+ * Return: 0; -EEXIST; -E2BIG.
+ */
+static int kv_install(struct mm_client *c, struct mm_kv *kv)
 {
-	bool free_place;
+	uint32_t entries = kv->chunks_max * kv->ranges * kv->pages_per_range;
+	int r = 0;
 
 	mm_client_lock_take(&c->lock);
-	free_place = !c->kv;
-	if (free_place)
+	if (c->kv)
+		r = mm_fail(c, -EEXIST, "this client has an arena already");
+	else if (mm_mem_lowest(c) - MM_MAP_KV_BASE < entries)
+		r = mm_fail(c, -E2BIG,
+			    "opts: %u pages in all, and memory of mm_mem_alloc() leaves %u",
+			    entries, mm_mem_lowest(c) - MM_MAP_KV_BASE);
+	else
 		c->kv = kv;
 	mm_client_lock_give(&c->lock);
-	return free_place;
+	return r;
 }
 
 static void kv_uninstall(struct mm_client *c)
@@ -400,8 +409,9 @@ int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct m
 		return r;
 	if (kv_reserve(client, kv))
 		return mm_fail(client, -ENOMEM, "no addresses for the arena");
-	if (!kv_install(client, kv))
-		return mm_fail(client, -EEXIST, "this client has an arena already");
+	r = kv_install(client, kv);
+	if (r)
+		return r;
 	r = arena_declare(client, kv, copy.share_chunks);
 	if (r) {
 		/*

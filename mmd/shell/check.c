@@ -111,6 +111,8 @@ const char *mm_request_check(const struct mm_msg *msg)
 		[MM_OP_FDS_ACK] = { .args = 1, .result = true },
 		[MM_OP_PARKED] = { .args = 1, .epoch = true },
 		[MM_OP_MAPPED] = { .args = 1, .epoch = true },
+		[MM_OP_MEM_ALLOC] = { .args = 2 },
+		[MM_OP_MEM_FREE] = { .args = 2 },
 		[MM_OP_COMMITTED] = { .result = true, .epoch = true },
 		[MM_OP_RESYNC] = { .epoch = true },
 		[MM_OP_SWAP_OPEN] = { .args = 1 },

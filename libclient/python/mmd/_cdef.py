@@ -13,6 +13,7 @@ MM_FEAT_KV_FIXED: Final = 16
 MM_FEAT_KV_SWAP: Final = 32
 MM_FEAT_RESUME: Final = 64
 MM_FEAT_DEMAND: Final = 128
+MM_FEAT_MEM: Final = 256
 MM_LAYERS_MAX: Final = 1023
 MM_LOAD_FILES_MAX: Final = 256
 MM_LOAD_PACKS_MAX: Final = 64
@@ -140,6 +141,8 @@ uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words);
 int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
 int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t n);
 uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);
+int mm_mem_alloc(struct mm_client *client, uint64_t bytes, uint32_t flags, uint64_t *ret_va);
+int mm_mem_free(struct mm_client *client, uint64_t va);
 struct mm_swap_done { size_t size; uint64_t user_data; int32_t error; uint32_t reserved; };
 int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_swap);
 int mm_swap_out(struct mm_swap *swap, const struct mm_swap_piece *pieces, uint32_t n, uint64_t

@@ -122,14 +122,17 @@ static void request_grant(struct mm_core *c, struct mm_c_tenant *t)
 
 void mm_c_mem_settle(struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint64_t left, there;
+	uint64_t left, room, there;
 
 	if (!t->mem.wait.pages || t->kicked || !mm_c_burst(c))
 		return;
-	left = MM_MIN(mm_c_mem_left(c, t), room_soon(c, t));
-	there = MM_MIN(left, supply_soon(c, t));
-	if (t->mem.wait.pages > left)
-		request_answer(c, t, -EDQUOT, left);
+	left = mm_c_mem_left(c, t);
+	room = room_soon(c, t);
+	there = MM_MIN(MM_MIN(left, room), supply_soon(c, t));
+	/* A max of the whole pool forbids nothing: then the pool is full. */
+	if (t->mem.wait.pages > left ||
+	    (t->mem.wait.pages > room && c->account[t->account].quota.max_pages < c->ledger.pages))
+		request_answer(c, t, -EDQUOT, MM_MIN(left, room));
 	else if (mm_c_reservable(c, t, t->mem.wait.pages))
 		request_grant(c, t);
 	else if (t->mem.wait.pages > there || c->now_ns >= t->mem.wait.until_ns)
