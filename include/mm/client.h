@@ -370,8 +370,23 @@ struct mm_kv_opts {
 	uint32_t chunks_max;   /* chunks that addresses are reserved for */
 	uint32_t share_chunks; /* what the engine would get from a static split; under the policy
 				* `recompute` it gets exactly these, all at once, and no more */
-	uint32_t flags;        /* none yet: must be 0 */
+	uint32_t flags;        /* MM_KV_*, since version 0.3; an unknown bit is -EINVAL */
 };
+
+/*
+ * Addresses of chunks that are not granted can be read and written: behind all of them lies one
+ * page, so that what is written there changes at other such addresses, too, and means nothing. The
+ * page is memory of mm_mem_alloc(), charged like it. For frameworks that touch a whole tensor, to
+ * clear it, to copy it or to register it. Without the flag such an access is a fault. An access
+ * while a chunk comes or goes is a fault with the flag, too: as without it, no work that is
+ * enqueued may touch a chunk from its release until it is granted again.
+ */
+#define MM_KV_BACKED 1u
+/*
+ * The ranges follow each other at a stride of chunks_max * chunk_bytes, in one reservation. Without
+ * the flag each range has addresses of its own.
+ */
+#define MM_KV_CONTIGUOUS 2u
 
 /**
  * mm_kv_open() - reserve the arena's addresses and register it with mmd
@@ -381,7 +396,8 @@ struct mm_kv_opts {
  *
  * No memory is granted yet (but see share_chunks).
  * Return: 0; -EINVAL misaligned or zero; -E2BIG more map entries than the ABI has; -EEXIST;
- * -ENOMEM no address space; -ECONNRESET.
+ * -ENOMEM no address space; -ECONNRESET; with MM_KV_BACKED what mm_mem_alloc() returns for a page,
+ * and -EIO the device does not map it.
  */
 MM_API int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts,
 		      struct mm_kv **ret_kv);
@@ -420,6 +436,16 @@ MM_API int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_
  * Return: how many chunks are usable.
  */
 MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words);
+
+/**
+ * mm_kv_generation() - a number that changes whenever the set of usable chunks does
+ * @kv: any
+ *
+ * For an engine that keeps a copy of mm_kv_usable(): as long as the number is that of before the
+ * copy was made, the copy holds. Any thread; never blocks. Since version 0.3.
+ * Return: 0 before the first chunk; it never falls.
+ */
+MM_API uint64_t mm_kv_generation(const struct mm_kv *kv);
 
 /**
  * mm_kv_release() - give one chunk back

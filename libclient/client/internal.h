@@ -79,8 +79,14 @@ struct mm_kv {
 	uint64_t chunk_bytes;
 	uint32_t ranges;
 	uint32_t chunks_max;
-	uint32_t pages_per_range;                          /* pages of one chunk in each range */
-	CUdeviceptr *va;                                   /* by range */
+	uint32_t pages_per_range; /* pages of one chunk in each range */
+	CUdeviceptr *va;          /* by range */
+	bool contiguous;          /* the ranges are one reservation */
+	bool backed;              /* what is not granted is the filler */
+	bool holes;               /* the device did not map it everywhere */
+	uint32_t filler;          /* a page of mm_mem_alloc() */
+	uint64_t filler_va;
+	uint64_t generation; /* written with the lock, read atomically without */
 	uint64_t *usable MM_PT_GUARDED_BY(mm_client_lock); /* bitmap, by chunk */
 	uint32_t n_usable MM_GUARDED_BY(mm_client_lock);
 	/* The demand: chunks in all, as mmd knows it. */
@@ -416,6 +422,9 @@ bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk) MM_REQUIRES(mm_clie
 
 /* The first entry of the map table that memory of mm_mem_alloc() has; MM_MAP_ENTRIES: none. */
 uint32_t mm_mem_lowest(const struct mm_client *client) MM_REQUIRES(mm_client_lock);
+/* The page at the begin of what begins at @va; -ENOENT. */
+int mm_mem_page(struct mm_client *client, uint64_t va, uint32_t *ret_page) MM_REQUIRES(mm_map_lock)
+	MM_EXCLUDES(mm_client_lock);
 /* Unmaps all of it, and frees it. */
 void mm_mem_destroy_all(struct mm_client *client) MM_REQUIRES(mm_map_lock)
 	MM_EXCLUDES(mm_client_lock);

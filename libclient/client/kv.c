@@ -20,6 +20,16 @@ static void bit_flip(uint64_t *words, uint32_t i)
 	words[i / WORD_BITS] ^= UINT64_C(1) << (i % WORD_BITS);
 }
 
+static void generation_count(struct mm_kv *kv) MM_REQUIRES(mm_client_lock)
+{
+	__atomic_store_n(&kv->generation, kv->generation + 1, __ATOMIC_RELEASE);
+}
+
+uint64_t mm_kv_generation(const struct mm_kv *kv)
+{
+	return __atomic_load_n(&kv->generation, __ATOMIC_ACQUIRE);
+}
+
 bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk)
 {
 	return chunk < kv->chunks_max && bit_get(kv->usable, chunk);
@@ -31,23 +41,56 @@ static size_t bitmap_words(uint32_t bits)
 }
 
 /*
- * Maps @n chunks by @table, or unmaps them if it is NULL. A chunk is one span in each range; @n is
- * above 1 only where there is one range, in which neighbours form one span.
+ * The addresses of @n chunks in a range. A chunk is one span in each range; @n is above 1 only
+ * where there is one range, in which neighbours form one span.
  */
-static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
+static struct mm_span chunks_span(const struct mm_kv *kv, uint32_t range, uint32_t chunk,
+				  uint32_t n)
+{
+	return (struct mm_span){
+		.va = kv->va[range] + chunk * kv->chunk_bytes,
+		.entry = MM_MAP_KV_BASE + (chunk * kv->ranges + range) * kv->pages_per_range,
+		.n_pages = n * kv->pages_per_range,
+		.writable = true,
+		.whole = true,
+	};
+}
+
+/*
+ * Maps the filler where chunks from @chunk on have no page. The device may refuse that: then it is
+ * tried again with the next change, for the whole arena.
+ */
+static int chunks_fill(struct mm_kv *kv, uint32_t chunk, uint32_t n) MM_REQUIRES(mm_map_lock)
+{
+	uint32_t step = kv->ranges == 1 ? n : 1;
+	int r = 0;
+
+	for (uint32_t c = chunk; c < chunk + n && !r; c += step) {
+		for (uint32_t i = 0; i < kv->ranges && !r; i++) {
+			const struct mm_span span = chunks_span(kv, i, c, step);
+
+			r = mm_mapper_fill(&kv->client->mapper, &span, 1, kv->filler);
+		}
+	}
+	return r;
+}
+
+static void holes_fill(struct mm_kv *kv, uint32_t chunk, uint32_t n) MM_REQUIRES(mm_map_lock)
+{
+	if (!kv->backed)
+		return;
+	kv->holes = kv->holes ? chunks_fill(kv, 0, kv->chunks_max) != 0
+			      : chunks_fill(kv, chunk, n) != 0;
+}
+
+/* Maps @n chunks by @table, or unmaps them if it is NULL. */
+static int chunks_map(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
 	MM_REQUIRES(mm_map_lock)
 {
-	uint32_t first = MM_MAP_KV_BASE + chunk * kv->ranges * kv->pages_per_range;
 	int result = 0;
 
 	for (uint32_t i = 0; i < kv->ranges; i++) {
-		const struct mm_span span = {
-			.va = kv->va[i] + chunk * kv->chunk_bytes,
-			.entry = first + i * kv->pages_per_range,
-			.n_pages = n * kv->pages_per_range,
-			.writable = true,
-			.whole = true,
-		};
+		const struct mm_span span = chunks_span(kv, i, chunk, n);
 		int r = mm_mapper_apply(&kv->client->mapper, &span, 1, table);
 
 		if (r)
@@ -57,8 +100,18 @@ static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint
 			break;
 	}
 	if (result && table)
-		chunks_apply(kv, chunk, n, NULL);
+		chunks_map(kv, chunk, n, NULL);
 	return result;
+}
+
+/* The same; the filler takes the place of what is unmapped. */
+static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
+	MM_REQUIRES(mm_map_lock)
+{
+	int r = chunks_map(kv, chunk, n, table);
+
+	holes_fill(kv, chunk, n);
+	return r;
 }
 
 static int chunk_apply(struct mm_kv *kv, uint32_t chunk, const uint32_t *table)
@@ -116,6 +169,7 @@ static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, ui
 			bit_flip(kv->usable, chunk + i);
 		kv->n_usable += n;
 		kv->granted += n;
+		generation_count(kv);
 		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = n });
 		pthread_cond_broadcast(&c->changed);
 	}
@@ -274,6 +328,16 @@ int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const c
 
 /* ---- opening and freeing ---- */
 
+static uint32_t reservations(const struct mm_kv *kv)
+{
+	return kv->contiguous ? 1 : kv->ranges;
+}
+
+static uint64_t reservation_pages(const struct mm_kv *kv)
+{
+	return (uint64_t)kv->chunks_max * kv->pages_per_range * (kv->contiguous ? kv->ranges : 1);
+}
+
 void mm_kv_destroy(struct mm_kv *kv)
 {
 	struct mm_mapper *mapper;
@@ -282,12 +346,11 @@ void mm_kv_destroy(struct mm_kv *kv)
 		return;
 	mapper = &kv->client->mapper;
 	for (uint32_t i = 0; i < kv->chunks_max && kv->usable; i++)
-		if (bit_get(kv->usable, i))
-			chunk_apply(kv, i, NULL);
-	for (uint32_t i = 0; i < kv->ranges && kv->va; i++)
+		if (kv->backed || bit_get(kv->usable, i))
+			chunks_map(kv, i, 1, NULL);
+	for (uint32_t i = 0; i < reservations(kv) && kv->va; i++)
 		if (kv->va[i])
-			mm_mapper_unreserve(mapper, kv->va[i],
-					    (uint64_t)kv->chunks_max * kv->pages_per_range);
+			mm_mapper_unreserve(mapper, kv->va[i], reservation_pages(kv));
 	free(kv->va);
 	free(kv->usable);
 	free(kv);
@@ -296,13 +359,17 @@ void mm_kv_destroy(struct mm_kv *kv)
 static void kv_unref(struct mm_kv **kv)
 {
 	struct mm_client *c = *kv ? (*kv)->client : NULL;
+	uint64_t filler;
 
 	if (!c)
 		return;
 	MM_CAPTURE_RELAXED(c);
+	filler = (*kv)->filler_va;
 	mm_map_lock_take(&c->map_lock);
 	mm_kv_destroy(*kv);
 	mm_map_lock_give(&c->map_lock);
+	if (filler)
+		mm_mem_free(c, filler);
 }
 
 static int kv_opts_check(struct mm_client *c, const struct mm_kv_opts *opts, struct mm_kv *ret_kv)
@@ -310,7 +377,7 @@ static int kv_opts_check(struct mm_client *c, const struct mm_kv_opts *opts, str
 	uint64_t page_bytes = c->welcome.page_bytes;
 	uint64_t pages, entries;
 
-	if (opts->flags)
+	if (opts->flags & ~(MM_KV_BACKED | MM_KV_CONTIGUOUS))
 		return mm_fail(c, -EINVAL, "opts: flags that this library does not know");
 	if (!opts->chunk_bytes || opts->chunk_bytes % page_bytes)
 		return mm_fail(c, -EINVAL, "opts: chunk_bytes must be a multiple of %llu",
@@ -327,6 +394,7 @@ static int kv_opts_check(struct mm_client *c, const struct mm_kv_opts *opts, str
 	ret_kv->chunk_bytes = opts->chunk_bytes;
 	ret_kv->chunks_max = opts->chunks_max;
 	ret_kv->pages_per_range = (uint32_t)pages;
+	ret_kv->contiguous = opts->flags & MM_KV_CONTIGUOUS;
 	return 0;
 }
 
@@ -340,11 +408,29 @@ static int kv_reserve(struct mm_client *c, struct mm_kv *kv)
 		return -ENOMEM;
 	MM_CAPTURE_RELAXED(c);
 	mm_map_lock_take(&c->map_lock);
-	for (uint32_t i = 0; i < kv->ranges && !r; i++)
-		r = mm_mapper_reserve(&c->mapper, (uint64_t)kv->chunks_max * kv->pages_per_range,
-				      &kv->va[i]);
+	for (uint32_t i = 0; i < reservations(kv) && !r; i++)
+		r = mm_mapper_reserve(&c->mapper, reservation_pages(kv), &kv->va[i]);
+	for (uint32_t i = 1; kv->contiguous && i < kv->ranges && !r; i++)
+		kv->va[i] = kv->va[0] + i * kv->chunks_max * kv->chunk_bytes;
 	mm_map_lock_give(&c->map_lock);
 	return r;
+}
+
+/* The page of memory behind all that is not granted, mapped there. */
+static int filler_map(struct mm_client *c, struct mm_kv *kv)
+{
+	int r;
+
+	MM_CAPTURE_RELAXED(c);
+	mm_map_lock_take(&c->map_lock);
+	r = c->closing ? -ECONNRESET : mm_mem_page(c, kv->filler_va, &kv->filler);
+	kv->backed = !r;
+	if (!r)
+		r = chunks_fill(kv, 0, kv->chunks_max);
+	mm_map_lock_give(&c->map_lock);
+	return r ? mm_fail(c, r == -ECONNRESET ? r : -EIO,
+			   "the device does not map the arena's filler: %s", strerror(-r))
+		 : 0;
 }
 
 /*
@@ -409,10 +495,16 @@ int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct m
 		return r;
 	if (kv_reserve(client, kv))
 		return mm_fail(client, -ENOMEM, "no addresses for the arena");
+	if (copy.flags & MM_KV_BACKED)
+		r = mm_mem_alloc(client, client->welcome.page_bytes, 0, &kv->filler_va);
+	if (r)
+		return r;
 	r = kv_install(client, kv);
 	if (r)
 		return r;
-	r = arena_declare(client, kv, copy.share_chunks);
+	r = kv->filler_va ? filler_map(client, kv) : 0;
+	if (!r)
+		r = arena_declare(client, kv, copy.share_chunks);
 	if (r) {
 		/*
 		 * After -ETIMEDOUT grants may still arrive: the arena stays, unused, until the end.
@@ -562,6 +654,7 @@ static int release_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, ui
 		*ret_wanted = kv->wanted > kv->n_usable ? kv->n_usable : 0;
 		kv->n_usable -= n;
 		kv->released += n;
+		generation_count(kv);
 		kv->wanted = MM_MIN(kv->wanted, kv->n_usable);
 		reclaim_settle(kv);
 	}

@@ -282,16 +282,33 @@ static uint32_t any_mapped(const struct mm_mapper *m, const struct mm_span *span
 	return 0;
 }
 
+int mm_mapper_fill(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,
+		   uint32_t page)
+{
+	int r = 0;
+
+	for (size_t s = 0; s < n_spans && !r; s++) {
+		for (uint32_t i = spans[s].entry; i < spans[s].entry + spans[s].n_pages; i++)
+			mapper->want[i] = mapper->have[i] ? mapper->have[i] : page + 1;
+		r = span_map(mapper, &spans[s]);
+	}
+	return r;
+}
+
 void mm_mapper_patch(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans)
 {
 	uint32_t page = any_mapped(mapper, spans, n_spans);
 
-	for (size_t s = 0; s < n_spans && page; s++) {
-		for (uint32_t i = spans[s].entry; i < spans[s].entry + spans[s].n_pages; i++)
-			mapper->want[i] = mapper->have[i] ? mapper->have[i] : page;
-		if (span_map(mapper, &spans[s]))
-			return;
-	}
+	if (page)
+		mm_mapper_fill(mapper, spans, n_spans, page - 1);
+}
+
+int mm_mapper_page(const struct mm_mapper *mapper, uint32_t entry, uint32_t *ret_page)
+{
+	if (!mapper->have[entry])
+		return -ENOENT;
+	*ret_page = mapper->have[entry] - 1;
+	return 0;
 }
 
 void mm_mapper_shared(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,

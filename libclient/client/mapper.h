@@ -128,6 +128,16 @@ int mm_mapper_change(struct mm_mapper *mapper, const struct mm_span *spans, size
  */
 void mm_mapper_patch(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans);
 
+/*
+ * Maps @page, which is held, wherever nothing is mapped. Return: 0, or mm_gpu_errno() of the
+ * driver's result: some entries are still without a page; it may be called again.
+ */
+int mm_mapper_fill(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,
+		   uint32_t page);
+
+/* The page that is mapped at an entry of the table; -ENOENT: none. */
+int mm_mapper_page(const struct mm_mapper *mapper, uint32_t entry, uint32_t *ret_page);
+
 /**
  * mm_mapper_shared() - find spans that share a page with another one, by the table read last
  * @mapper:     any

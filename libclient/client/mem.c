@@ -283,6 +283,20 @@ static struct mm_mem *mem_claim(struct mm_client *c, uint64_t va)
 	return mem;
 }
 
+int mm_mem_page(struct mm_client *client, uint64_t va, uint32_t *ret_page)
+{
+	const struct mm_mem *mem;
+	uint32_t entry = 0;
+
+	mm_client_lock_take(&client->lock);
+	for (mem = client->mem; mem && mem->va != va; mem = mem->next)
+		;
+	if (mem)
+		entry = mem->entry;
+	mm_client_lock_give(&client->lock);
+	return mem ? mm_mapper_page(&client->mapper, entry, ret_page) : -ENOENT;
+}
+
 int mm_mem_free(struct mm_client *client, uint64_t va)
 {
 	struct mm_mem *mem;

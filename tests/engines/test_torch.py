@@ -241,6 +241,43 @@ def test_forward_while_plans_change(loaded, compiled):
     print(f"torch: {gated} steps with layers away, {plans} plan changes")
 
 
+def test_compiled_with_half_of_the_chunks(daemon, connect):
+    """
+    A compiled function writes rows of a tensor over the whole arena, of which half is not granted:
+    functionalization copies the whole.
+    """
+    client = connect(daemon())
+    page, rows = client.info.page_bytes, 8
+    arena = client.arena(page, ranges=2, chunks=rows, backed=True, contiguous=True)
+    assert arena.want(4, timeout=limit(60))
+    usable, generation = arena.usable(), arena.generation
+    kv = torch.from_dlpack(arena.whole(0, "F32", (2, rows, page // 4)))
+    assert kv.data_ptr() == arena.va(0) and kv[1].data_ptr() == arena.va(1)
+    kv.zero_()
+
+    def write(tensor, where, what):
+        view = tensor.view(-1, tensor.shape[-1])
+        view[where] = what
+        return view[where] * 2
+
+    compiled = torch.compile(write, backend="aot_eager", fullgraph=True)
+    for n in range(5):
+        where = torch.tensor(usable) + rows * (n % 2)
+        what = torch.randn(len(usable), page // 4)
+        assert torch.equal(compiled(kv, where, what), what * 2)
+        assert torch.equal(kv.view(-1, page // 4)[where], what)
+    assert arena.generation == generation
+    arena.release(usable[:2])
+    assert arena.generation != generation
+    assert not torch.equal(kv[1][usable[2]], torch.zeros(page // 4))
+    kv.clone()
+    with pytest.raises(ValueError):
+        arena.whole(1, "F32", (2, rows, page // 4))
+    torch._dynamo.reset()
+    del kv, compiled
+    gc.collect()
+
+
 def test_in_steps(loaded):
     """Each call is a step; an exception in a layer abandons it, and the next call is right."""
     d, client, model = loaded()

@@ -649,7 +649,7 @@ bool w_proc_event(struct world *w, struct w_proc *p)
 	return true;
 }
 
-/* Counts how often it goes to work after idleness: its layers may be lent, and return, each time. */
+/* Counts how often it works again after idleness: its layers may be lent, and return, each time. */
 static void wake_note(const struct world *w, struct w_proc *p)
 {
 	uint64_t idle_ns = w->opts.idle_ns * MM_MAX(w->opts.time_scale, 1);

@@ -7,6 +7,7 @@ import errno
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from mmd import _cdef
 from mmd._client import nanoseconds, sized
 from mmd._dlpack import Memory
 from mmd._library import ffi, lib
@@ -29,16 +30,21 @@ class Arena:
     """The KV arena of a client, from Client.arena(). It lives as long as the client.
 
     It is `ranges` ranges of fixed addresses. Chunk c is c * chunk_bytes behind the begin of each
-    range; it is usable, in all ranges at once, or not mapped: touching it then is a fault.
+    range; it is usable, in all ranges at once, or not: touching it then is a fault, unless the arena
+    is backed. What such addresses of a backed arena hold is the same at all of them, and means
+    nothing.
     """
 
     def __init__(self, client: Client, chunk_bytes: int, ranges: int, chunks: int,
-                 share: int) -> None:
+                 share: int, backed: bool = False, contiguous: bool = False) -> None:
         self._client = client
         self.chunk_bytes, self.ranges, self.chunks = chunk_bytes, ranges, chunks
+        self.backed, self.contiguous = backed, contiguous
         opts = sized("mm_kv_opts")
         opts.chunk_bytes, opts.ranges = chunk_bytes, ranges
         opts.chunks_max, opts.share_chunks = chunks, share
+        opts.flags = (_cdef.MM_KV_BACKED if backed else 0) | (
+            _cdef.MM_KV_CONTIGUOUS if contiguous else 0)
         handle = ffi.new("struct mm_kv **")
         client._call(lib.mm_kv_open, None, opts, handle)
         self._handle = handle[0]
@@ -71,6 +77,25 @@ class Arena:
             raise ValueError(f"{dtype}{list(shape)} at {offset} does not fit in a chunk of "
                              f"{self.chunk_bytes} bytes")
         return memory
+
+    def whole(self, number: int, dtype: str, shape: tuple[int, ...]) -> Memory:
+        """All chunks of a range for torch.from_dlpack(), writable. Never blocks; in a step or not.
+
+        In a contiguous arena it may go on into the ranges behind. Only for a backed arena: what is
+        done with a whole tensor touches chunks that are not usable, too.
+        """
+        if not self.backed:
+            raise ValueError("an arena without backed=True has holes that cannot be touched")
+        memory = Memory(self._client, self.va(number), dtype, shape, True)
+        room = self.chunks * self.chunk_bytes * (self.ranges - number if self.contiguous else 1)
+        if memory.bytes_needed() > room:
+            raise ValueError(f"{dtype}{list(shape)} does not fit in {room} bytes")
+        return memory
+
+    @property
+    def generation(self) -> int:
+        """Changes whenever the set of usable chunks does. Never blocks; in a step or not."""
+        return int(self._client._call(lib.mm_kv_generation, self._handle))
 
     def want(self, chunks: int, timeout: float | None = 0) -> bool:
         """Requests so many chunks in all; it replaces the last demand. Blocks up to timeout.

@@ -35,6 +35,8 @@ MM_CLIENT_ABI_MINOR: Final = 3
 MM_CLIENT_ABI: Final = 3
 MM_TIMEOUT_NEVER: Final = 0xffffffffffffffff
 MM_CLIENT_NO_REMAP: Final = 1
+MM_KV_BACKED: Final = 1
+MM_KV_CONTIGUOUS: Final = 2
 
 CDEF: Final = """
 enum mm_dtype { MM_DTYPE_F32 = 1, MM_DTYPE_F16, MM_DTYPE_BF16, MM_DTYPE_F64, MM_DTYPE_F8_E4M3,
@@ -138,6 +140,7 @@ int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct m
 uint64_t mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
 int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns);
 uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words);
+uint64_t mm_kv_generation(const struct mm_kv *kv);
 int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
 int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t n);
 uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);

@@ -408,12 +408,14 @@ class Client:
         return self._model
 
     def arena(self, chunk_bytes: int, ranges: int = 1, chunks: int = 1,
-              share: int = 0) -> Arena:
+              share: int = 0, *, backed: bool = False, contiguous: bool = False) -> Arena:
         """Reserves the addresses of the client's only KV arena. Blocks until mmd answers.
 
         chunk_bytes: of one chunk in one range, a multiple of info.page_bytes. chunks: the most that
-        there will ever be. share: what a static split would give the engine. Not in a step.
+        there will ever be. share: what a static split would give the engine. backed: addresses of
+        chunks that are not usable can be touched, too; costs a page. contiguous: the ranges lie at
+        one stride. Not in a step.
         """
         from mmd._arena import Arena  # pylint: disable=import-outside-toplevel
 
-        return Arena(self, chunk_bytes, ranges, chunks, share)
+        return Arena(self, chunk_bytes, ranges, chunks, share, backed, contiguous)

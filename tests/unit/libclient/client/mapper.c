@@ -253,13 +253,57 @@ static void test_shared(void **state)
 	assert_true(!shared[0] && !shared[1] && !shared[2]);
 }
 
+/* Whatever is not mapped gets the filler, whatever is keeps its page. */
+static void test_fill(void **state)
+{
+	uint32_t page = 99;
+
+	(void)state;
+	table_set("a..b..c.d");
+	assert_int_equal(mm_mapper_apply(&m, spans, 3, table), 0);
+	assert_int_equal(mm_mapper_page(&m, 1, &page), -ENOENT);
+	assert_int_equal(mm_mapper_fill(&m, spans, 3, 10), 0);
+	bytes_are("akkbkkckd");
+	assert_int_equal(mm_mapper_page(&m, 1, &page), 0);
+	assert_int_equal(page, 10);
+	memset(&calls, 0, sizeof(calls));
+	assert_int_equal(mm_mapper_fill(&m, spans, 3, 10), 0);
+	assert_int_equal(calls.map + calls.unmap + calls.access, 0);
+	/* A page takes the filler's place, and gives it back. */
+	table_set("aekb..c.d");
+	assert_int_equal(mm_mapper_apply(&m, spans, 1, table), 0);
+	bytes_are("aekbkkckd");
+	table_set("a.kb..c.d");
+	assert_int_equal(mm_mapper_apply(&m, spans, 1, table), 0);
+	assert_int_equal(mm_mapper_fill(&m, spans, 1, 10), 0);
+	bytes_are("akkbkkckd");
+}
+
+static void test_fill_fails(void **state)
+{
+	(void)state;
+	for (unsigned int n = 1; n <= 7; n++) {
+		table_set("a..b.....");
+		assert_int_equal(mm_mapper_apply(&m, spans, 3, table), 0);
+		calls.fail_map = n;
+		assert_int_equal(mm_mapper_fill(&m, spans, 3, 10), -ENOMEM);
+		assert_int_equal(mm_mapper_fill(&m, spans, 3, 10), 0);
+		bytes_are("akkbkkkkk");
+		assert_int_equal(mm_mapper_apply(&m, spans, 3, NULL), 0);
+		assert_int_equal(mm_mapper_import(&m, 0, peer_export(peer, 0)), 0);
+		assert_int_equal(mm_mapper_import(&m, 1, peer_export(peer, 1)), 0);
+		assert_int_equal(mm_mapper_import(&m, 10, peer_export(peer, 10)), 0);
+	}
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_differences),    TEST(test_lies),  TEST(test_driver_fails),
-		TEST(test_imported_again), TEST(test_whole), TEST(test_shared),
+		TEST(test_differences),    TEST(test_lies),       TEST(test_driver_fails),
+		TEST(test_imported_again), TEST(test_whole),      TEST(test_shared),
+		TEST(test_fill),           TEST(test_fill_fails),
 	};
 
 	peer_environment();

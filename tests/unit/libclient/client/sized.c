@@ -250,7 +250,7 @@ static void test_given_arena(void **state)
 	theirs.later[3] = 1;
 	assert_int_equal(give_arena(f, &theirs), -EINVAL);
 	theirs.later[3] = 0;
-	theirs.opts.flags = 1;
+	theirs.opts.flags = 1u << 31;
 	assert_int_equal(give_arena(f, &theirs), -EINVAL);
 	theirs.opts.flags = 0;
 	assert_int_equal(give_arena(f, &theirs), 0);
