@@ -77,6 +77,12 @@ struct mm_client_opts {
 };
 
 #define MM_CLIENT_NO_REMAP 1u /* layers are not bracketed: mmd must never take them */
+/*
+ * Since version 0.3. Steps cannot be repeated, because they change state in place: none is ever
+ * void. Where gates would be aborted, the step waits, or the connection ends (client.md, Steps that
+ * cannot be repeated).
+ */
+#define MM_CLIENT_NO_VOID 2u
 
 struct mm_client_info {
 	size_t size; /* = sizeof(struct mm_client_info) */
@@ -675,7 +681,9 @@ MM_API int mm_step_end(struct mm_client *client, void *stream, struct mm_step_in
  *
  * If layers cycle, the gates are aborted, so that work that was enqueued ends without waiting;
  * steps that other threads have open end with -ECANCELED. mmd then makes a null plan change, which
- * puts the gates in order; the next mm_step_begin() waits for it.
+ * puts the gates in order; the next mm_step_begin() waits for it. With MM_CLIENT_NO_VOID no gate is
+ * aborted: the layers that the step left are passed over on @stream, which must be one that work of
+ * the step may be followed by.
  * Return: as mm_step_end(), except -ECANCELED.
  */
 MM_API int mm_step_abandon(struct mm_client *client, void *stream);

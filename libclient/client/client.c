@@ -124,6 +124,7 @@ client_create(const struct mm_client_opts *opts) MM_NO_THREAD_SAFETY_ANALYSIS
 	}
 	c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
 	c->timeout_ns = opts->timeout_ns ? opts->timeout_ns : TIMEOUT_DEFAULT_NS;
+	c->no_void = opts->flags & MM_CLIENT_NO_VOID;
 	c->sock = c->load_fd = c->store_fd = MM_FD_NONE;
 	c->tenant_region = c->mmd_region = c->gate_region = MM_REGION_NULL;
 	c->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

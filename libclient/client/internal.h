@@ -36,8 +36,11 @@
 MM_LOCK_KIND(mm_client_lock);
 MM_LOCK_KIND(mm_map_lock);
 
-#define MM_ERROR_BYTES   320
-#define MM_CLIENT_KNOWN  MM_CLIENT_NO_REMAP /* flags of struct mm_client_opts */
+#define MM_ERROR_BYTES 320
+/* Flags of struct mm_client_opts. */
+#define MM_CLIENT_KNOWN (MM_CLIENT_NO_REMAP | MM_CLIENT_NO_VOID)
+/* how long a client whose steps are never void waits for the reason of aborted gates */
+#define MM_END_WAIT_NS   (2 * MM_NS_PER_S)
 #define MM_SIZE_TEXT     "a size that cannot be, or a field is set that this library does not know"
 #define MM_EVENTS_MAX    64
 #define MM_FD_NONE       (-1)
@@ -155,6 +158,7 @@ struct mm_client {
 	bool *fork_mark; /* on a page of its own that the kernel zeroes in every child */
 	struct mm_client *fork_next; /* list of the process's clients (fork.c) */
 	uint64_t timeout_ns;
+	bool no_void; /* MM_CLIENT_NO_VOID */
 	const struct mm_gpu_api *gpu;
 	struct mm_gpu_api gpu_own; /* opened by the client, or a copy of the engine's table */
 	bool gpu_opened;           /* by the client */

@@ -250,6 +250,39 @@ static bool step_broke_off(const struct mm_client *c, const struct mm_step *step
 	return false;
 }
 
+/* Waits at a layer's gate and marks it as used, on behalf of a step that passes over it. */
+static CUresult layer_pass(struct mm_client *c, struct mm_step *step, uint32_t layer,
+			   CUstream stream);
+static CUresult gate_write_done(struct mm_client *c, uint32_t layer, CUstream stream);
+
+/*
+ * Brings a step that breaks off to its end: layers that have begun are marked as used, and the rest
+ * are passed over, so that the gates are in order for the next step and for those of other threads.
+ */
+static CUresult step_complete(struct mm_client *c, struct mm_step *step, CUstream stream)
+{
+	CUresult res = CUDA_SUCCESS;
+	bool cycles;
+
+	mm_client_lock_take(&c->lock);
+	cycles = c->steps.plan.cycling;
+	mm_client_lock_give(&c->lock);
+	/* No layer was begun, or a graph ran all; or a capture broke off, and none has run. */
+	if (!cycles || step->last_layer < 0 || step->captured)
+		return res;
+	while (!res && step->n_begun) {
+		const struct mm_begun *begun = &step->begun[step->n_begun - 1];
+
+		res = gate_write_done(c, begun->layer, begun->stream);
+		step->n_begun -= !res;
+	}
+	while (!res && step->last_layer + 1 < (int64_t)mm_client_layers(c)) {
+		res = layer_pass(c, step, (uint32_t)(step->last_layer + 1), stream);
+		step->last_layer += !res;
+	}
+	return res;
+}
+
 struct ending { /* of a step */
 	CUresult res;
 	bool aborted;
@@ -332,19 +365,50 @@ static struct mm_step *step_claim(struct mm_client *c)
 	return step;
 }
 
+/*
+ * Steps of this client are never void, and yet the gates were aborted: mmd does that to tenants that
+ * it ends. Waits for the end to arrive, which has the reason. Return: the errno of the connection.
+ */
+static int end_await(struct mm_client *c)
+{
+	const uint64_t deadline_ns = mm_deadline_ns(MM_END_WAIT_NS);
+	int dead, r = 0;
+
+	mm_client_lock_take(&c->lock);
+	while (!r)
+		r = mm_link_wait(c, deadline_ns);
+	dead = c->dead;
+	mm_client_lock_give(&c->lock);
+	if (!dead)
+		mm_link_fail(c, -ECONNRESET, "the gates were aborted, and no step may be void");
+	return dead ? dead : -ECONNRESET;
+}
+
+/* Prepares the end of a step that breaks off, or may. Return: whether it is broken. */
+static bool step_break_off(struct mm_client *c, struct mm_step *step, CUstream stream, bool abandon)
+{
+	if (c->no_void)
+		return step_complete(c, step, stream) != CUDA_SUCCESS;
+	if (abandon)
+		step_abort(c);
+	return abandon;
+}
+
 static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 		      struct mm_step_info *ret_info)
 {
 	struct mm_step *step = step_claim(c);
 	struct mm_step_info info;
 	struct ending e;
+	bool broken;
 
 	if (!step)
 		return mm_fail(c, -EINVAL, "no step is open");
-	if (abandon)
-		step_abort(c);
+	broken = step_break_off(c, step, stream, abandon);
 	info = step_sync(c, step, stream, &e.res);
-	step_shut(c, step, abandon, &info, &e);
+	step_shut(c, step, broken, &info, &e);
+	if (!e.dead && e.aborted && c->no_void)
+		e.dead = end_await(c);
 	if (e.dead)
 		return mm_fail(c, e.dead, "%s", c->dead_text);
 	if (e.res)
@@ -440,6 +504,14 @@ static CUresult gate_write_done(struct mm_client *c, uint32_t layer, CUstream st
 	return res;
 }
 
+static CUresult layer_pass(struct mm_client *c, struct mm_step *step, uint32_t layer,
+			   CUstream stream)
+{
+	CUresult res = gate_wait(c, step, layer, stream);
+
+	return res ? res : gate_write_done(c, layer, stream);
+}
+
 static int layer_of_step(struct mm_model *model, uint32_t layer, struct mm_step **ret_step)
 {
 	struct mm_client *c = model->client;
@@ -471,13 +543,8 @@ static int layers_pass_over(struct mm_model *model, struct mm_step *step, uint32
 	CUresult res = CUDA_SUCCESS;
 
 	while (!res && step->last_layer + 1 < (int64_t)layer) {
-		uint32_t i = (uint32_t)(step->last_layer + 1);
-
-		res = gate_wait(c, step, i, stream);
-		if (!res)
-			res = gate_write_done(c, i, stream);
-		if (!res)
-			step->last_layer++;
+		res = layer_pass(c, step, (uint32_t)(step->last_layer + 1), stream);
+		step->last_layer += !res;
 	}
 	return res ? layer_fail(c, (uint32_t)(step->last_layer + 1), res) : 0;
 }

@@ -570,3 +570,51 @@ def test_two_event_loops(daemon, connect):
     arena.want(1)
     thread.join()
     assert answers == [mmd.EventKind.KV_GRANTED]
+
+
+def test_memory_of_the_third_kind(daemon, connect):
+    with connect(daemon(), "mem") as client:
+        page = client.info.page_bytes
+        with client.alloc(page + 1) as memory:
+            assert client.read(memory.va, 2 * page) == bytes(2 * page)
+            client.write(memory.va + page, b"mine")
+            assert client.read(memory.va + page, 4) == b"mine"
+        with pytest.raises(mmd.Error) as caught:
+            memory.free()
+        assert caught.value.errno == errno.ENOENT
+        with pytest.raises(mmd.Error) as caught:
+            client.alloc(client.info.pool_pages * page + 1)
+        assert caught.value.errno == errno.EDQUOT and "share of the pool" in str(caught.value)
+
+
+def test_steps_that_cannot_be_repeated(daemon, connect, model_dirs):
+    """Layers cycle, xfer is killed in the middle of steps, a step breaks off: none is ever void."""
+    d = daemon()
+    client = connect(d, voids=False)
+    model = client.load(model_dirs[0])
+    want = [bytes(model.store(DOWN.format(layer))) for layer in range(LAYERS)]
+    d.ctl("plan", "set", "engine", "--layers", 4)
+    step, killed = mmd.Step(client), 0
+    wait_until(lambda: d.tenant("engine")["alpha"] == 4, 60, "the plan")
+    for n in range(12):
+        read = []
+        step.begin()
+        for layer in range(LAYERS):
+            with model.layer(layer):
+                client.synchronize()
+                tensor = model.tensor(DOWN.format(layer))
+                read.append(model.client.read(tensor.va, tensor.bytes))
+            if layer == n % LAYERS and n % 3 == 0:
+                old = d.status()["xfer"]["pid"]
+                os.kill(old, signal.SIGKILL)
+                killed += 1
+            if n % 4 == 3 and layer == 2:
+                break
+        if n % 4 == 3:
+            step.abandon()
+            assert read == want[:3]
+        else:
+            assert step.end().gated > 0
+            assert read == want
+        wait_until(lambda: d.status()["xfer"]["up"], 60, "xfer")
+    assert killed == 3 and step.voids == 0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch on memory that mmd lends; run by in_venv.py."""
 
+import ctypes
 import errno
 import gc
 import signal
@@ -297,3 +298,25 @@ def test_in_steps(loaded):
     bad.remove()
     assert torch.equal(module(x), want) and len(tries) == 3
     drop_parameters(module)
+
+
+def test_allocator(daemon, connect):
+    """What PyTorch would call on a GPU: its own part of it does not run without one."""
+    d = daemon()
+    with connect(d, "pool") as client:
+        page = client.info.page_bytes
+        made = mmd.torch.allocator(client)
+        assert isinstance(made, torch.cuda.memory.CUDAPluggableAllocator)
+        library = ctypes.CDLL(mmd.torch._torch_library())
+        library.mm_torch_malloc.restype = ctypes.c_void_p
+        library.mm_torch_malloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        library.mm_torch_free.argtypes = [ctypes.c_void_p, *library.mm_torch_malloc.argtypes]
+        library.mm_torch_free.restype = None
+        va = library.mm_torch_malloc(3 * page, 0, None)
+        assert d.status()["pages"]["mem"] == 3 and client.read(va, page) == bytes(page)
+        assert library.mm_torch_malloc(client.info.pool_pages * page + 1, 0, None) is None
+        assert library.mm_torch_malloc(page, 1, None) is None
+        assert library.mm_torch_malloc(0, 0, None) is None
+        library.mm_torch_free(va, 3 * page, 0, None)
+        wait_until(lambda: d.status()["pages"]["mem"] == 0, 20, "the memory to come back")
+    assert library.mm_torch_malloc(page, 0, None) is None

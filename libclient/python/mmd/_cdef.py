@@ -35,6 +35,7 @@ MM_CLIENT_ABI_MINOR: Final = 3
 MM_CLIENT_ABI: Final = 3
 MM_TIMEOUT_NEVER: Final = 0xffffffffffffffff
 MM_CLIENT_NO_REMAP: Final = 1
+MM_CLIENT_NO_VOID: Final = 2
 MM_KV_BACKED: Final = 1
 MM_KV_CONTIGUOUS: Final = 2
 

@@ -21,6 +21,7 @@ from mmd._library import ffi, lib
 
 if TYPE_CHECKING:
     from mmd._arena import Arena
+    from mmd._mem import Allocation
     from mmd._model import Model, Pack
 
 ERROR_BYTES: Final = 512
@@ -105,13 +106,16 @@ class Client:
     """
 
     def __init__(self, name: str | None = None, socket: str | os.PathLike[str] | None = None,
-                 device: int = 0, *, timeout: float = 120, remap: bool = True) -> None:
+                 device: int = 0, *, timeout: float = 120, remap: bool = True,
+                 voids: bool = True) -> None:
         """Connects. Blocks until mmd answers, within the time limit. Any thread.
 
         name is shown by mmctl; None: the program's. socket: None is $MMD_SOCKET, or where mmd of
         this user or of the machine listens. device is the ordinal in this process. timeout, in
         seconds, holds for each call that waits for mmd. remap=False: layers are not bracketed, and
-        mmd must never take them.
+        mmd must never take them. voids=False: no step is
+        ever void, because it could not be repeated; where one would be, mmd waits or ends the
+        connection.
         """
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -128,7 +132,8 @@ class Client:
         opts.name, opts.socket_path = texts
         opts.device = device
         opts.timeout_ns = nanoseconds(timeout)
-        opts.flags = 0 if remap else _cdef.MM_CLIENT_NO_REMAP
+        opts.flags = ((0 if remap else _cdef.MM_CLIENT_NO_REMAP) |
+                      (0 if voids else _cdef.MM_CLIENT_NO_VOID))
         handle, why = ffi.new("struct mm_client **"), ffi.new("char[]", ERROR_BYTES)
         r = lib.mm_client_open(opts, handle, why, ERROR_BYTES)
         if r < 0:
@@ -419,3 +424,14 @@ class Client:
         from mmd._arena import Arena  # pylint: disable=import-outside-toplevel
 
         return Arena(self, chunk_bytes, ranges, chunks, share, backed, contiguous)
+
+    def alloc(self, length: int) -> Allocation:
+        """Gets device memory for activations and workspaces, zeroed, in whole pages of the pool.
+
+        mmd takes it from nobody and never takes it back: Error with EDQUOT if it is more than this
+        tenant's share leaves, ENOSPC if it is more than is free. Waits up to two seconds for pages
+        that are being cleaned. In a step or not; any thread.
+        """
+        from mmd._mem import Allocation  # pylint: disable=import-outside-toplevel
+
+        return Allocation(self, length)

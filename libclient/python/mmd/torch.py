@@ -8,21 +8,26 @@ module's code changes.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import itertools
+import os
+import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
 import torch.utils.dlpack
 
-from mmd import _cdef
+from mmd import _cdef, _library
 from mmd._client import Client
 from mmd._dlpack import Memory
 from mmd._model import Model, Tensor
 from mmd._step import Step
 
-__all__ = ["Adopted", "Gates", "adopt", "gates", "in_steps", "stream", "tensor"]
+__all__ = ["Adopted", "Gates", "adopt", "allocator", "gates", "in_steps", "memory", "stream",
+           "tensor"]
 
 
 def tensor(memory: Memory) -> Any:
@@ -283,3 +288,52 @@ def in_steps(module: Any, client: Client, before: Callable[..., None] | None = N
 
     module.forward = stepped
     return step
+
+
+# ---- activations
+
+
+def _torch_library() -> str:
+    """libmm-torch.so beside the package, or beside the libmm-client that is named."""
+    name = "libmm-torch.so"
+    named = os.environ.get(_library.VARIABLE)
+    places = [pathlib.Path(__file__).resolve().parent]
+    if named:
+        places.append(pathlib.Path(named).resolve().parent)
+    for place in places:
+        if (place / name).exists():
+            return str(place / name)
+    raise ImportError(f"mmd: {name} is neither beside the package nor beside the file that "
+                      f"{_library.VARIABLE} names")
+
+
+def allocator(client: Client) -> Any:
+    """An allocator of PyTorch's whose memory is the client's (Client.alloc()). Never blocks.
+
+    It is made without a GPU; a device has one client at a time. What PyTorch asks it for is out of
+    memory where mmd refuses it. When the client closes it has no memory any more.
+    """
+    path = _torch_library()
+    ffi, lib = _library.ffi, _library.lib
+    handle = client._enter()
+    client._leave()
+    words = (ctypes.c_void_p * 4)(*(int(ffi.cast("uintptr_t", word)) for word in (
+        handle, ffi.addressof(lib, "mm_mem_alloc"), ffi.addressof(lib, "mm_mem_free"),
+        client._gpu.cuStreamSynchronize)))
+    functions = ctypes.CDLL(path)
+    if functions.mm_torch_set(client.device, words):
+        raise ValueError(f"there is no device {client.device}")
+    client._closers.append(lambda: functions.mm_torch_set(client.device, (ctypes.c_void_p * 4)()))
+    return torch.cuda.memory.CUDAPluggableAllocator(path, "mm_torch_malloc", "mm_torch_free")
+
+
+@contextlib.contextmanager
+def memory(client: Client) -> Iterator[Any]:
+    """What torch allocates on the GPU in the block is memory of mmd's, charged and never taken.
+
+    The block gets the torch.cuda.MemPool, which must outlive the graphs that were captured in it.
+    Needs a GPU; in a step or not.
+    """
+    pool = torch.cuda.MemPool(allocator(client).allocator())
+    with torch.cuda.use_mem_pool(pool):
+        yield pool

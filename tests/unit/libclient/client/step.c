@@ -435,6 +435,108 @@ static void test_abandoned_beside_another(void **state)
 	f->peer->gpu.cuStreamDestroy(stream);
 }
 
+/* ---- steps that cannot be repeated ---- */
+
+static int abandon_run(struct call *call)
+{
+	return mm_step_abandon(call->f->client, call->f->stream);
+}
+
+/* The rest is passed over as it comes, the gates stay in order, and the next step begins at once. */
+static void test_no_void_abandoned(void **state)
+{
+	struct fixture *f = *state;
+	struct call abandon = { 0 }, end = { 0 };
+
+	f->client->no_void = true;
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 1);
+	assert_int_equal(mm_layer_begin(f->model, 1, f->stream), 0); /* and no end */
+	call_start(&abandon, f, abandon_run);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&abandon), 0);
+	assert_int_equal(shared(&f->peer->gates->gate[3].word), MM_GATE_DONE);
+	peer_absent(f->peer, MM_OP_RESYNC, 20);
+	peer_gate(f->peer, 3, MM_GATE_EMPTY);
+	peer_gate(f->peer, 1, MM_GATE_READY);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	call_start(&end, f, call_step_end);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&end), 0);
+	/* A step that ends early is brought to its end, too. */
+	peer_gate(f->peer, 3, MM_GATE_EMPTY);
+	peer_gate(f->peer, 1, MM_GATE_READY);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 1);
+	call_start(&end, f, call_step_end);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&end), 0);
+	/* One without layers has nothing to pass over. */
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_step_abandon(f->client, f->stream), 0);
+	peer_absent(f->peer, MM_OP_RESYNC, 20);
+}
+
+/* The step of another thread goes on to its end. */
+static void test_no_void_beside_another(void **state)
+{
+	struct fixture *f = *state;
+	struct call other = { 0 };
+	CUstream stream;
+
+	f->client->no_void = true;
+	cycle_two(f);
+	assert_int_equal(f->peer->gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	call_start(&other, f, whole_step);
+	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
+		pause_ms(1);
+	assert_int_equal(mm_step_abandon(f->client, stream), 0);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&other), 0);
+	peer_absent(f->peer, MM_OP_RESYNC, 1);
+	f->peer->gpu.cuStreamDestroy(stream);
+}
+
+static void gates_abort(struct fixture *f)
+{
+	for (uint32_t i = 0; i < PEER_LAYERS; i++)
+		__atomic_fetch_or(&f->peer->gates->gate[i].word, MM_GATE_ABORT, __ATOMIC_SEQ_CST);
+}
+
+static void no_void_aborted(struct fixture *f, bool ends)
+{
+	struct call end = { 0 };
+
+	f->client->no_void = true;
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	call_start(&end, f, call_step_end);
+	gates_abort(f);
+	if (ends) {
+		pause_ms(50);
+		peer_disconnect(f->peer);
+	}
+	assert_int_equal(call_join(&end), -ECONNRESET);
+	assert_string_equal(end.error, ends ? "mmd closed the connection"
+					    : "the gates were aborted, and no step may be void");
+	assert_int_equal(mm_step_begin(f->client), -ECONNRESET);
+}
+
+/* mmd aborts gates of a tenant that it ends: the end is what the step returns. */
+static void test_no_void_ended(void **state)
+{
+	no_void_aborted(*state, true);
+}
+
+static void test_no_void_end_does_not_come(void **state)
+{
+	no_void_aborted(*state, false);
+}
+
 /* Layers alternate on two streams; the end of the step waits for both, whichever is named. */
 static void test_streams_join(void **state)
 {
@@ -590,6 +692,10 @@ int main(void)
 		MODEL(test_broken_off),
 		MODEL(test_no_step_before_the_repair),
 		MODEL(test_abandoned_in_a_wait),
+		MODEL(test_no_void_abandoned),
+		MODEL(test_no_void_beside_another),
+		MODEL(test_no_void_ended),
+		MODEL(test_no_void_end_does_not_come),
 		MODEL(test_abandoned_beside_another),
 		MODEL(test_streams_join),
 		MODEL(test_joined_by_hand),
