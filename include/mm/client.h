@@ -180,6 +180,7 @@ enum mm_event_kind {
 	MM_EVENT_TURN_BEGIN,   /* steps may run */
 	MM_EVENT_TURN_END,     /* the turn ends with the open step; deadline_ns */
 	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
+	MM_EVENT_STEP_ENDED, /* count steps of mm_step_end_async() ended: mm_step_wait() */
 };
 
 struct mm_event {
@@ -673,6 +674,34 @@ MM_API int mm_step_join(struct mm_client *client, void *stream);
  * be: the step stays open then; -ECONNRESET.
  */
 MM_API int mm_step_end(struct mm_client *client, void *stream, struct mm_step_info *ret_info);
+
+/**
+ * mm_step_end_async() - close a step that is enqueued, and do not wait for its streams
+ * @client:   any
+ * @stream:   as for mm_step_end()
+ * @ret_step: written only on success; a number for mm_step_wait()
+ *
+ * The thread may begin its next step at once, whose work must be ordered behind this step's: on the
+ * same streams, or by events of the engine. To mmd the step is open until its streams have come to
+ * its end: plans and turns wait for it, and MM_EVENT_STEP_ENDED reports it. Layers after the last
+ * one that was begun are passed over. At most two steps of a thread may not have been waited for.
+ * Since version 0.3. Return: 0; -EINVAL no step is open, or a layer has no end, -E2BIG more than 16
+ * streams: the step stays open.
+ */
+MM_API int mm_step_end_async(struct mm_client *client, void *stream, uint64_t *ret_step);
+
+/**
+ * mm_step_wait() - wait for a step of mm_step_end_async(), and take its outcome
+ * @client:     any
+ * @step:       its number; each outcome is taken once, by any thread
+ * @timeout_ns: 0 = do not wait
+ * @ret_info:   may be NULL; step_ns is from the step's begin, or the end of the one before
+ *
+ * Since version 0.3. Return: as mm_step_end(), or -ETIMEDOUT: the step runs still; -ENOENT no such
+ * step, or its outcome was taken. After -ECANCELED a step that was begun before is void too.
+ */
+MM_API int mm_step_wait(struct mm_client *client, uint64_t step, uint64_t timeout_ns,
+			struct mm_step_info *ret_info);
 
 /**
  * mm_step_abandon() - close a step that broke off between layers

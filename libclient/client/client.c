@@ -129,6 +129,7 @@ client_create(const struct mm_client_opts *opts) MM_NO_THREAD_SAFETY_ANALYSIS
 	c->tenant_region = c->mmd_region = c->gate_region = MM_REGION_NULL;
 	c->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->mark_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return c;
 }
 
@@ -259,7 +260,7 @@ static int client_start(struct mm_client *c, const struct mm_client_opts *opts, 
 {
 	int r;
 
-	if (c->event_fd < 0 || c->wake_fd < 0)
+	if (c->event_fd < 0 || c->wake_fd < 0 || c->mark_fd < 0)
 		return -EMFILE;
 	r = mm_fork_watch(c);
 	if (r)
@@ -325,6 +326,7 @@ static void client_free(struct mm_client *c)
 	mm_close_fd(&c->sock);
 	mm_close_fd(&c->event_fd);
 	mm_close_fd(&c->wake_fd);
+	mm_close_fd(&c->mark_fd);
 	if (c->gpu_opened)
 		mm_gpu_close(&c->gpu_own);
 	mm_client_lock_destroy(&c->lock);
@@ -369,6 +371,7 @@ struct mm_client *mm_client_close(struct mm_client *client)
 		mm_fork_close_fds(client);
 		return NULL;
 	}
+	mm_steps_settle(client);
 	client_give_back(client);
 	mm_service_stop(client);
 	client_free(client);

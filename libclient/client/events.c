@@ -16,7 +16,8 @@ static struct mm_event *event_at(struct mm_client *c, uint32_t i) MM_REQUIRES(mm
 /* Whether events of this kind count something; of the other kinds only the newest is valid. */
 static bool counts_add_up(enum mm_event_kind kind)
 {
-	return kind == MM_EVENT_KV_GRANTED || kind == MM_EVENT_SWAPPED;
+	return kind == MM_EVENT_KV_GRANTED || kind == MM_EVENT_SWAPPED ||
+	       kind == MM_EVENT_STEP_ENDED;
 }
 
 /* Merges @event into an unread one, so that the queue of an idle engine does not grow. */

@@ -93,6 +93,7 @@ void mm_fork_close_fds(struct mm_client *client)
 	mm_close_fd(&client->sock);
 	mm_close_fd(&client->event_fd);
 	mm_close_fd(&client->wake_fd);
+	mm_close_fd(&client->mark_fd);
 	mm_close_fd(&client->load_fd);
 	mm_close_fd(&client->store_fd);
 }

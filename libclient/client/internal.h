@@ -141,6 +141,25 @@ struct mm_step {
 	uint32_t n_timed; /* waits between events[2 * i] and events[2 * i + 1] */
 	uint32_t n_events;
 	CUevent *events;
+	/* A step that runs on after its thread has let go of it (async.c). */
+	struct mm_client *client;
+	uint64_t number;
+	uint32_t marks;  /* streams that have not come to its end; atomic */
+	uint64_t end_ns; /* when the last one came there; before `marks` is 0 */
+	bool submitted MM_GUARDED_BY(mm_client_lock); /* until its outcome is taken */
+	bool finishing MM_GUARDED_BY(mm_client_lock); /* a thread finds out its outcome */
+	bool ended MM_GUARDED_BY(mm_client_lock);     /* the outcome is known: */
+	int error;                                    /* device, see mm_step_wait() */
+	bool aborted;
+	struct mm_step_info info;
+};
+
+#define MM_STEPS_SUBMITTED 2 /* most steps of one thread whose outcome was not taken */
+
+struct mm_ending { /* of a step */
+	CUresult res;
+	bool aborted;
+	int dead;
 };
 
 struct mm_sampling {    /* which steps report how long they waited */
@@ -167,7 +186,9 @@ struct mm_client {
 	CUcontext context;
 	struct mm_welcome welcome;
 	int sock;
-	int wake_fd; /* eventfd that ends the service thread */
+	int wake_fd;      /* eventfd that ends the service thread */
+	int mark_fd;      /* eventfd: streams have come to the end of a step */
+	uint32_t marking; /* threads of the driver that note it right now; atomic */
 	struct mm_region tenant_region;
 	struct mm_region mmd_region;
 	struct mm_region gate_region;
@@ -214,6 +235,9 @@ struct mm_client {
 
 	/* Steps that are open, and closed ones that are kept to be used again. */
 	struct mm_step *step_list MM_GUARDED_BY(mm_client_lock);
+	uint64_t step_number MM_GUARDED_BY(mm_client_lock);   /* of the last one submitted */
+	uint64_t step_finished MM_GUARDED_BY(mm_client_lock); /* of the last one that ended */
+	uint64_t step_end_ns MM_GUARDED_BY(mm_client_lock);   /* when that was */
 	uint64_t step_seq MM_GUARDED_BY(mm_client_lock);
 	uint64_t steps_done MM_GUARDED_BY(mm_client_lock);
 	uint64_t stall_total_ns MM_GUARDED_BY(mm_client_lock);
@@ -482,6 +506,29 @@ int mm_step_mine(struct mm_client *client, struct mm_step **ret_step);
  */
 bool mm_context_borrow(struct mm_client *client);
 void mm_context_give_back(struct mm_client *client, bool borrowed);
+
+/* Marks the caller's step as closing, so that one thread only closes it; NULL: there is none. */
+struct mm_step *mm_step_claim(struct mm_client *client);
+/*
+ * Brings a step that breaks off to its end: layers that have begun are marked as used, and the rest
+ * are passed over, so that the gates are in order for the next step and for those of other threads.
+ */
+CUresult mm_step_complete(struct mm_client *client, struct mm_step *step, CUstream stream);
+/* Closes a step whose streams are done. @ret->res is read: what the device said. */
+void mm_step_shut(struct mm_client *client, struct mm_step *step, bool abandon,
+		  const struct mm_step_info *info, struct mm_ending *ret);
+/*
+ * Steps of this client are never void, and yet the gates were aborted: mmd does that to tenants
+ * that it ends. Waits for the end to arrive, which has the reason. Return: its errno.
+ */
+int mm_step_end_await(struct mm_client *client);
+
+/* ---- async.c ---- */
+
+/* Finds out the outcome of steps whose streams have come to their end, in their order. */
+void mm_steps_finish(struct mm_client *client);
+/* No stream comes to the end of a step of this client any more; the client is being closed. */
+void mm_steps_settle(struct mm_client *client);
 
 /* ---- times.c ---- */
 

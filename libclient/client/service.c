@@ -306,7 +306,9 @@ static void *service_main(void *arg)
 {
 	struct mm_client *c = arg;
 	struct pollfd fds[] = { { .fd = c->sock, .events = POLLIN },
-				{ .fd = c->wake_fd, .events = POLLIN } };
+				{ .fd = c->wake_fd, .events = POLLIN },
+				{ .fd = c->mark_fd, .events = POLLIN } };
+	eventfd_t marks;
 	const char *text = NULL;
 	int r = 0;
 
@@ -318,6 +320,8 @@ static void *service_main(void *arg)
 			break;
 		if (fds[1].revents)
 			return NULL;
+		if (fds[2].revents && !eventfd_read(c->mark_fd, &marks))
+			mm_steps_finish(c);
 		r = service_iterate(c, &text);
 	}
 	mm_link_fail(c, r ? r : -EIO, text ? text : "the connection to mmd broke");

@@ -83,7 +83,7 @@ static struct mm_step *step_get(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 	struct mm_step *step;
 
 	for (step = c->step_list; step; step = step->next)
-		if (!step->open)
+		if (!step->open && !step->submitted)
 			return step;
 	step = mm_fault("step.get") ? NULL : calloc(1, sizeof(*step));
 	if (!step)
@@ -111,18 +111,34 @@ static uint64_t thread_number(void)
 static struct mm_step *step_own(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	for (struct mm_step *step = c->step_list; step; step = step->next)
-		if (step->open && step->thread == thread_number())
+		if (step->open && !step->submitted && step->thread == thread_number())
 			return step;
 	return NULL;
 }
 
-/* The open step of any thread if there is exactly one, or NULL. */
+/* The open step of any thread if there is exactly one, or NULL. Those that only run do not count. */
 static struct mm_step *step_only(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
-	for (struct mm_step *step = c->step_list; step && c->steps.open == 1; step = step->next)
-		if (step->open)
-			return step;
-	return NULL;
+	struct mm_step *only = NULL;
+
+	for (struct mm_step *step = c->step_list; step; step = step->next) {
+		if (!step->open || step->submitted)
+			continue;
+		if (only)
+			return NULL;
+		only = step;
+	}
+	return only;
+}
+
+/* Whether this thread has as many steps whose outcome it did not take as it may. */
+static bool steps_are_many(struct mm_client *c) MM_REQUIRES(mm_client_lock)
+{
+	uint32_t n = 0;
+
+	for (struct mm_step *step = c->step_list; step; step = step->next)
+		n += step->submitted && step->thread == thread_number();
+	return n >= MM_STEPS_SUBMITTED;
 }
 
 /*
@@ -205,21 +221,24 @@ static int step_wait(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 
 int mm_step_begin(struct mm_client *client)
 {
-	struct mm_step *step = NULL;
+	struct mm_step *step = NULL, *own;
 	int r = mm_enter(client);
 
 	if (r)
 		return r;
 	mm_client_lock_take(&client->lock);
 	/* With a step open it could wait for ever: a plan change waits for that step. */
-	r = step_own(client) ? -EBUSY : step_wait(client);
+	own = step_own(client);
+	r = own || steps_are_many(client) ? -EBUSY : step_wait(client);
 	if (!r)
 		step = step_get(client);
 	if (step)
 		step_open(client, step);
 	mm_client_lock_give(&client->lock);
 	if (r == -EBUSY)
-		return mm_fail(client, r, "this thread has a step open: end it first");
+		return mm_fail(client, r,
+			       own ? "this thread has a step open: end it first"
+				   : "two steps of this thread are not waited for: mm_step_wait()");
 	if (r == -ETIMEDOUT)
 		return mm_fail(
 			client, r,
@@ -255,11 +274,7 @@ static CUresult layer_pass(struct mm_client *c, struct mm_step *step, uint32_t l
 			   CUstream stream);
 static CUresult gate_write_done(struct mm_client *c, uint32_t layer, CUstream stream);
 
-/*
- * Brings a step that breaks off to its end: layers that have begun are marked as used, and the rest
- * are passed over, so that the gates are in order for the next step and for those of other threads.
- */
-static CUresult step_complete(struct mm_client *c, struct mm_step *step, CUstream stream)
+CUresult mm_step_complete(struct mm_client *c, struct mm_step *step, CUstream stream)
 {
 	CUresult res = CUDA_SUCCESS;
 	bool cycles;
@@ -282,12 +297,6 @@ static CUresult step_complete(struct mm_client *c, struct mm_step *step, CUstrea
 	}
 	return res;
 }
-
-struct ending { /* of a step */
-	CUresult res;
-	bool aborted;
-	int dead;
-};
 
 /* Synchronises all streams, also after one failed: no work of the step may go on. */
 static CUresult streams_sync(struct mm_client *c, const struct mm_step *step, CUstream stream)
@@ -333,8 +342,8 @@ static void step_abort(struct mm_client *c)
 	mm_client_lock_give(&c->lock);
 }
 
-static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
-		      const struct mm_step_info *info, struct ending *e)
+void mm_step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
+		  const struct mm_step_info *info, struct mm_ending *e)
 {
 	struct mm_steps_out out = { 0 };
 	bool broke_off;
@@ -352,8 +361,7 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	mm_step_unlock(c, &out);
 }
 
-/* Marks the step as closing, so that one thread only closes it; NULL if there is none to close. */
-static struct mm_step *step_claim(struct mm_client *c)
+struct mm_step *mm_step_claim(struct mm_client *c)
 {
 	struct mm_step *step;
 
@@ -365,11 +373,7 @@ static struct mm_step *step_claim(struct mm_client *c)
 	return step;
 }
 
-/*
- * Steps of this client are never void, and yet the gates were aborted: mmd does that to tenants that
- * it ends. Waits for the end to arrive, which has the reason. Return: the errno of the connection.
- */
-static int end_await(struct mm_client *c)
+int mm_step_end_await(struct mm_client *c)
 {
 	const uint64_t deadline_ns = mm_deadline_ns(MM_END_WAIT_NS);
 	int dead, r = 0;
@@ -388,7 +392,7 @@ static int end_await(struct mm_client *c)
 static bool step_break_off(struct mm_client *c, struct mm_step *step, CUstream stream, bool abandon)
 {
 	if (c->no_void)
-		return step_complete(c, step, stream) != CUDA_SUCCESS;
+		return mm_step_complete(c, step, stream) != CUDA_SUCCESS;
 	if (abandon)
 		step_abort(c);
 	return abandon;
@@ -397,18 +401,18 @@ static bool step_break_off(struct mm_client *c, struct mm_step *step, CUstream s
 static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 		      struct mm_step_info *ret_info)
 {
-	struct mm_step *step = step_claim(c);
+	struct mm_step *step = mm_step_claim(c);
 	struct mm_step_info info;
-	struct ending e;
+	struct mm_ending e;
 	bool broken;
 
 	if (!step)
 		return mm_fail(c, -EINVAL, "no step is open");
 	broken = step_break_off(c, step, stream, abandon);
 	info = step_sync(c, step, stream, &e.res);
-	step_shut(c, step, broken, &info, &e);
+	mm_step_shut(c, step, broken, &info, &e);
 	if (!e.dead && e.aborted && c->no_void)
-		e.dead = end_await(c);
+		e.dead = mm_step_end_await(c);
 	if (e.dead)
 		return mm_fail(c, e.dead, "%s", c->dead_text);
 	if (e.res)

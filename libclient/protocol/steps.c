@@ -156,6 +156,7 @@ static void turn_leave(struct mm_steps *s, struct mm_steps_out *out)
 	out->turn_done = s->turn.serial;
 	s->turn.serial = 0;
 	s->turn.ending = false;
+	out->wake = true;
 }
 
 void mm_steps_on_turn_begin(struct mm_steps *s, uint64_t serial, struct mm_steps_out *out)
@@ -216,11 +217,14 @@ int mm_steps_yield_turn(struct mm_steps *s, struct mm_steps_out *out)
 enum mm_steps_may mm_steps_may_begin(const struct mm_steps *s, bool gates_aborted)
 {
 	const bool runs = s->state == MM_STEPS_RUN || s->state == MM_STEPS_WINDOW;
+	/* Steps that overlap would keep a turn for ever that is to end with the last open one. */
+	const bool ends = s->turn.ending && s->turn.used && s->open;
 
 	if (mm_steps_lacks_turn(s) && !s->turn.requested)
 		return MM_STEPS_MUST_REQUEST_TURN;
-	return runs && !s->broken && !gates_aborted && !mm_steps_lacks_turn(s) ? MM_STEPS_MAY
-									       : MM_STEPS_MUST_WAIT;
+	return runs && !ends && !s->broken && !gates_aborted && !mm_steps_lacks_turn(s)
+		       ? MM_STEPS_MAY
+		       : MM_STEPS_MUST_WAIT;
 }
 
 void mm_steps_begin(struct mm_steps *s)

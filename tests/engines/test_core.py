@@ -618,3 +618,45 @@ def test_steps_that_cannot_be_repeated(daemon, connect, model_dirs):
             assert read == want
         wait_until(lambda: d.status()["xfer"]["up"], 60, "xfer")
     assert killed == 3 and step.voids == 0
+
+
+def test_steps_that_run_on(loaded):
+    """Two at once while layers cycle and plans change: each layer has its bytes, each step ends."""
+    d, client, model = loaded()
+    stream = client.stream()
+    want = [bytes(model.store(DOWN.format(layer))) for layer in range(LAYERS)]
+    ffi = mmd._library.ffi
+    copy = ffi.cast("int (*)(void *, unsigned long long, size_t, void *)",
+                    client._gpu.cuMemcpyDtoHAsync)
+    host = [[ffi.new("char[]", len(one)) for one in want] for _ in range(3)]
+    step, running, gated = mmd.Step(client, stream), [], 0
+
+    def submit(n):
+        step.begin()
+        for layer in range(LAYERS):
+            model.begin(layer, stream)
+            tensor = model.tensor(DOWN.format(layer))
+            client._gpu.cuCtxPushCurrent(client._context)
+            assert copy(host[n % 3][layer], tensor.va, tensor.bytes, ffi.cast("void *", stream)) == 0
+            client._gpu.cuCtxPopCurrent(ffi.new("CUcontext *"))
+            model.end(layer, stream)
+        return n, step.end_async()
+
+    async def take():
+        n, one = running.pop(0)
+        info = await mmd.aio.ended(one, limit(60))
+        assert [bytes(ffi.buffer(one)) for one in host[n % 3]] == want
+        return info.gated > 0
+
+    for n in range(60):
+        if n % 10 == 0:
+            d.ctl("plan", "set", "engine", "--layers", n // 10 % 5)
+        running.append(submit(n))
+        if len(running) == 2:
+            gated += asyncio.run(take())
+    assert refused(errno.ENOENT, mmd.Running(step, running[0][1].number + 1).wait, 0)
+    running.append(submit(60))
+    refused(errno.EBUSY, step.begin)
+    while running:
+        gated += asyncio.run(take())
+    assert gated > 0 and step.voids == 0

@@ -21,9 +21,9 @@ from mmd._error import Error, StepVoid
 from mmd._library import library_version
 from mmd._mem import Allocation
 from mmd._model import Model, ModelInfo, Pack, Tensor
-from mmd._step import Step, StepInfo
+from mmd._step import Running, Step, StepInfo
 from mmd._version import VERSION as __version__
 
 __all__ = ["Allocation", "Arena", "Client", "ClientInfo", "Error", "Event", "EventKind", "Memory",
-           "Model", "ModelInfo", "Owed", "Pack", "Step", "StepInfo", "StepVoid", "Tensor",
-           "TurnMode", "__version__", "library_version"]
+           "Model", "ModelInfo", "Owed", "Pack", "Running", "Step", "StepInfo", "StepVoid",
+           "Tensor", "TurnMode", "__version__", "library_version"]

@@ -108,7 +108,7 @@ const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client);
 int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info);
 enum mm_event_kind { MM_EVENT_NONE, MM_EVENT_KV_GRANTED, MM_EVENT_KV_DENIED,
     MM_EVENT_KV_RECLAIM, MM_EVENT_PLAN_CHANGED, MM_EVENT_SWAPPED, MM_EVENT_TURN_BEGIN,
-    MM_EVENT_TURN_END, MM_EVENT_DISCONNECTED, };
+    MM_EVENT_TURN_END, MM_EVENT_DISCONNECTED, MM_EVENT_STEP_ENDED, };
 struct mm_event { size_t size; uint32_t kind; uint32_t count; int32_t error; uint32_t reserved;
     uint64_t deadline_ns; };
 int mm_client_event_fd(const struct mm_client *client);
@@ -163,6 +163,9 @@ struct mm_step_info { size_t size; uint64_t step_ns; uint64_t stall_ns; uint32_t
 int mm_step_begin(struct mm_client *client);
 int mm_step_join(struct mm_client *client, void *stream);
 int mm_step_end(struct mm_client *client, void *stream, struct mm_step_info *ret_info);
+int mm_step_end_async(struct mm_client *client, void *stream, uint64_t *ret_step);
+int mm_step_wait(struct mm_client *client, uint64_t step, uint64_t timeout_ns, struct
+    mm_step_info *ret_info);
 int mm_step_abandon(struct mm_client *client, void *stream);
 int mm_layer_begin(struct mm_model *model, uint32_t layer, void *stream);
 int mm_layer_end(struct mm_model *model, uint32_t layer, void *stream);

@@ -56,6 +56,7 @@ class EventKind(enum.IntEnum):
     TURN_BEGIN = 6
     TURN_END = 7
     DISCONNECTED = 8
+    STEP_ENDED = 9
 
 
 class TurnMode(enum.IntEnum):
@@ -73,7 +74,7 @@ class Event:
     kind: int
     """An EventKind, or a number that is not known yet."""
     count: int
-    """Chunks, layers or lists, by the kind."""
+    """Chunks, layers, lists or steps, by the kind."""
     error: int
     """A positive errno, or 0."""
     deadline_ns: int

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from mmd._client import sized
+from mmd._client import nanoseconds, sized
 from mmd._error import Error, StepVoid
 from mmd._library import ffi, lib
 
@@ -67,6 +67,16 @@ class Step:
         self.info = StepInfo(info.step_ns, info.stall_ns, info.gated, bool(info.timed))
         return self.info
 
+    def end_async(self) -> Running:
+        """Lets go of the step, which runs on. Never blocks. In a step, by its thread.
+
+        The thread may begin the next step at once, on the same stream; at most two of its steps may
+        not have been waited for. Layers that the step has not begun are passed over.
+        """
+        number = ffi.new("uint64_t *")
+        self._client._call(lib.mm_step_end_async, None, ffi.cast("void *", self.stream), number)
+        return Running(self, int(number[0]))
+
     def abandon(self) -> None:
         """Closes a step that broke off between layers. Blocks. In a step, by its thread."""
         self._client._call(lib.mm_step_abandon, None, ffi.cast("void *", self.stream))
@@ -106,3 +116,28 @@ class Step:
             self.abandon()
         except Error as second:
             error.add_note(f"mmd: the step could not be abandoned: {second}")
+
+
+class Running:
+    """A step that runs on, from Step.end_async(). Its outcome is taken once, by wait()."""
+
+    def __init__(self, step: Step, number: int) -> None:
+        self._step = step
+        self.number = number
+        """Counts the client's steps of this kind."""
+
+    def wait(self, timeout: float | None = None) -> StepInfo:
+        """Waits for the end, and takes the outcome. Blocks. In a step or not; any thread.
+
+        StepVoid: the results are void, and so are those of the steps that were begun before this is
+        known: repeat them all, in their order. Error with ETIMEDOUT: it runs still.
+        """
+        info = sized("mm_step_info")
+        step = self._step
+        try:
+            step._client._call(lib.mm_step_wait, None, self.number, nanoseconds(timeout), info)
+        except StepVoid:
+            step.voids += 1
+            raise
+        step.info = StepInfo(info.step_ns, info.stall_ns, info.gated, bool(info.timed))
+        return step.info

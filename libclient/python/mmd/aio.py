@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The events of a client for asyncio."""
+"""The events of a client, and steps that run on, for asyncio."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 
 from mmd._client import Client, Event, EventKind
 from mmd._error import Error
+from mmd._step import Running, StepInfo
 
 
 class _Events:
@@ -67,3 +68,11 @@ def events(client: Client) -> _Events:
     event, a second one, or one of another loop, gets an Error with EBUSY.
     """
     return _Events(client)
+
+
+async def ended(step: Running, timeout: float | None = None) -> StepInfo:
+    """The outcome of a step that runs on, as Running.wait(). Never blocks the loop.
+
+    It waits in a thread of the loop's executor. If the task is cancelled the outcome is lost.
+    """
+    return await asyncio.to_thread(step.wait, timeout)

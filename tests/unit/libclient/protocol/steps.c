@@ -448,7 +448,7 @@ static const int turns[TURNS][TURN_EVENTS] = {
 	[UNUSED_ENDS] = { UNUSED, UNUSED_ENDS, LACKS, REFUSED, NONE, DONE(LACKS), NEVER, NEVER,
 			  STEP_ENDS, NEVER },
 	[STEP] = { STEP, STEP_ENDS, LOST, REFUSED, NONE, REFUSED, NEVER, NEVER, STEP, USED },
-	[STEP_ENDS] = { STEP, STEP_ENDS, LOST, REFUSED, NONE, REFUSED, NEVER, NEVER, STEP_ENDS,
+	[STEP_ENDS] = { STEP, STEP_ENDS, LOST, REFUSED, NONE, REFUSED, NEVER, NEVER, REFUSED,
 			DONE(LACKS) },
 	[USED] = { UNUSED, DONE(LACKS), LACKS, REFUSED, NONE, DONE(LACKS), NEVER, NEVER, STEP,
 		   NEVER },
@@ -508,7 +508,8 @@ static void each_turn_and_event(void **state)
 					 (int)turn_of());
 			assert_int_equal(out.turn_done, then >= DONE(0) ? SERIAL : 0);
 			assert_int_equal(out.turn_want, then != REFUSED && event == ASK);
-			assert_int_equal(out.wake, event == TURN_BEGIN || event == LEAVE);
+			assert_int_equal(out.wake,
+					 event == TURN_BEGIN || event == LEAVE || then >= DONE(0));
 			assert_true(!out.resync_epoch && !out.parked_epoch && !out.abort_gates);
 		}
 	}
@@ -543,6 +544,76 @@ static void the_last_step_gives_the_turn_back(void **state)
 	assert_int_equal(out.turn_done, 0);
 	end_step(false);
 	assert_int_equal(out.turn_done, SERIAL);
+}
+
+/*
+ * Steps that overlap, two at a time, as they are submitted one behind the other: whatever comes
+ * when, they keep neither a plan nor the end of a turn waiting beyond those that are open.
+ */
+static void overlapping_steps_keep_nothing_waiting(void **state)
+{
+	uint64_t rng = 88172645463325252u, serial = 0, epoch = EPOCH, allowed = 0, asked = 0;
+	uint32_t parked = 0, given_back = 0, both = 0;
+
+	(void)state;
+	make_turn(NONE);
+	mm_steps_join_turns(&steps, MM_TURN_QUANTUM, &out);
+	epoch = steps.plan.epoch;
+	for (uint32_t i = 0; i < 200000; i++) {
+		const struct mm_steps_plan plan = { .epoch = epoch + 1 };
+
+		rng ^= rng << 13;
+		rng ^= rng >> 7;
+		rng ^= rng << 17;
+		out = (struct mm_steps_out){ 0 };
+		switch (rng % 8) {
+		case 0:
+		case 1:
+		case 2:
+			if (steps.open == 2 || mm_steps_may_begin(&steps, false) != MM_STEPS_MAY)
+				break;
+			/* Those that were open when something had to end are all that there are. */
+			assert_true(!asked && !(steps.turn.ending && steps.turn.used));
+			mm_steps_begin(&steps);
+			both += steps.open == 2;
+			break;
+		case 3:
+		case 4:
+			if (steps.open)
+				mm_steps_end(&steps, false, &out);
+			break;
+		case 5:
+			if (!asked && steps.state == MM_STEPS_RUN && !(rng >> 8 & 3)) {
+				assert_int_equal(mm_steps_on_prepare(&steps, epoch + 1, &out), 0);
+				asked = epoch + 1;
+				allowed = steps.open;
+			} else if (asked && steps.state == MM_STEPS_PARKED) {
+				assert_int_equal(mm_steps_on_switch(&steps, &plan, false), 0);
+				mm_steps_mapped(&steps, 0, &out);
+				epoch++;
+				asked = 0;
+			}
+			break;
+		case 6:
+			if (!steps.turn.serial)
+				mm_steps_on_turn_begin(&steps, ++serial, &out);
+			break;
+		default:
+			if (steps.turn.serial)
+				mm_steps_on_turn_end(&steps, steps.turn.serial, false, &out);
+			break;
+		}
+		if (asked) {
+			assert_true(steps.open <= allowed);
+			allowed = steps.open;
+			assert_int_equal(steps.state == MM_STEPS_PARKED, !steps.open);
+		}
+		parked += out.parked_epoch != 0;
+		given_back += out.turn_done != 0;
+		/* The turn is given back with the last step, not later. */
+		assert_true(!steps.turn.ending || !steps.turn.used || steps.open);
+	}
+	assert_true(parked > 1000 && given_back > 1000 && both > 1000);
 }
 
 /* ---- messages ---- */
@@ -590,6 +661,7 @@ int main(void)
 		cmocka_unit_test(each_turn_and_event),
 		cmocka_unit_test(a_turn_is_asked_for_first),
 		cmocka_unit_test(the_last_step_gives_the_turn_back),
+		cmocka_unit_test(overlapping_steps_keep_nothing_waiting),
 		cmocka_unit_test(words_have_an_order),
 	};
 
