@@ -77,11 +77,7 @@ struct mm_client_opts {
 };
 
 #define MM_CLIENT_NO_REMAP 1u /* layers are not bracketed: mmd must never take them */
-/*
- * Since version 0.3. Steps cannot be repeated, because they change state in place: none is ever
- * void. Where gates would be aborted, the step waits, or the connection ends (client.md, Steps that
- * cannot be repeated).
- */
+/* Since 0.3: no step is ever void; it waits, or the connection ends (client.md). */
 #define MM_CLIENT_NO_VOID 2u
 
 struct mm_client_info {
@@ -180,7 +176,7 @@ enum mm_event_kind {
 	MM_EVENT_TURN_BEGIN,   /* steps may run */
 	MM_EVENT_TURN_END,     /* the turn ends with the open step; deadline_ns */
 	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
-	MM_EVENT_STEP_ENDED, /* count steps of mm_step_end_async() ended: mm_step_wait() */
+	MM_EVENT_STEP_ENDED,   /* count steps of mm_step_end_async() ended: mm_step_wait() */
 };
 
 struct mm_event {
@@ -501,14 +497,11 @@ MM_API uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);
  * @flags:  none yet: must be 0
  * @ret_va: written only on success; the address stays until mm_mem_free() or mm_client_close()
  *
- * The pages are charged to the account, zeroed, and never reclaimed or displaced. In return mmd
- * gives only memory that is free, takes none from others for it, and gives a tenant at most what it
- * would have if the pool were divided by weight among accounts and evenly among their tenants, or
- * its part of the account's min if that is more. Waits for pages that are being scrubbed, 2 s at
- * most; in a step or not; calls of several threads follow each other. Since version 0.3.
- * Return: 0; -EINVAL 0 bytes, or a flag; -EDQUOT more than its share or the account's max leaves,
- * -ENOSPC more than is free: mm_client_error() says how much there is; -E2BIG more map entries than
- * the arena leaves; -EOPNOTSUPP an older mmd; -ENOMEM; -EPROTO, -ETIMEDOUT, -ECONNRESET.
+ * Zeroed, charged to the account, never reclaimed or displaced. In return mmd gives only memory
+ * that is free, up to the tenant's share of the pool (client.md, Memory of a third kind). Waits for
+ * pages that are being scrubbed, 2 s at most. Since version 0.3. Return: 0; -EINVAL 0 bytes, or a
+ * flag; -EDQUOT, -ENOSPC more than its share leaves, than is free; -E2BIG more map entries than the
+ * arena leaves; -EOPNOTSUPP an older mmd; -ENOMEM; -EPROTO; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_mem_alloc(struct mm_client *client, uint64_t bytes, uint32_t flags, uint64_t *ret_va);
 
@@ -517,8 +510,7 @@ MM_API int mm_mem_alloc(struct mm_client *client, uint64_t bytes, uint32_t flags
  * @client: the one that it was allocated with
  * @va:     its first address; no work that touches it may be enqueued any more
  *
- * Unmaps at once; any thread, in a step or not. After -EIO (the device does not unmap it) and
- * -ETIMEDOUT (mmd takes no requests) the memory stays charged until the client is closed. Since
+ * Unmaps at once. After -EIO (not unmapped) and -ETIMEDOUT it stays charged until the end. Since
  * version 0.3. Return: 0; -ENOENT nothing begins there; -EIO; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_mem_free(struct mm_client *client, uint64_t va);
@@ -681,12 +673,10 @@ MM_API int mm_step_end(struct mm_client *client, void *stream, struct mm_step_in
  * @stream:   as for mm_step_end()
  * @ret_step: written only on success; a number for mm_step_wait()
  *
- * The thread may begin its next step at once, whose work must be ordered behind this step's: on the
- * same streams, or by events of the engine. To mmd the step is open until its streams have come to
- * its end: plans and turns wait for it, and MM_EVENT_STEP_ENDED reports it. Layers after the last
- * one that was begun are passed over. At most two steps of a thread may not have been waited for.
- * Since version 0.3. Return: 0; -EINVAL no step is open, or a layer has no end, -E2BIG more than 16
- * streams: the step stays open.
+ * The next step may begin at once, with work that is ordered behind this one's. To mmd the step is
+ * open until its streams come to its end (MM_EVENT_STEP_ENDED). Layers that it has not begun are
+ * passed over. At most two steps of a thread are not waited for. Since version 0.3. Return: 0;
+ * -EINVAL no step is open, or a layer has no end, -E2BIG more than 16 streams: it stays open.
  */
 MM_API int mm_step_end_async(struct mm_client *client, void *stream, uint64_t *ret_step);
 
@@ -695,10 +685,10 @@ MM_API int mm_step_end_async(struct mm_client *client, void *stream, uint64_t *r
  * @client:     any
  * @step:       its number; each outcome is taken once, by any thread
  * @timeout_ns: 0 = do not wait
- * @ret_info:   may be NULL; step_ns is from the step's begin, or the end of the one before
+ * @ret_info:   may be NULL; step_ns begins with the end of the step before, if that is later
  *
- * Since version 0.3. Return: as mm_step_end(), or -ETIMEDOUT: the step runs still; -ENOENT no such
- * step, or its outcome was taken. After -ECANCELED a step that was begun before is void too.
+ * Since version 0.3. Return: as mm_step_end(), or -ETIMEDOUT it runs still; -ENOENT no such step.
+ * After -ECANCELED the step that was begun behind it is void, too.
  */
 MM_API int mm_step_wait(struct mm_client *client, uint64_t step, uint64_t timeout_ns,
 			struct mm_step_info *ret_info);
@@ -711,8 +701,7 @@ MM_API int mm_step_wait(struct mm_client *client, uint64_t step, uint64_t timeou
  * If layers cycle, the gates are aborted, so that work that was enqueued ends without waiting;
  * steps that other threads have open end with -ECANCELED. mmd then makes a null plan change, which
  * puts the gates in order; the next mm_step_begin() waits for it. With MM_CLIENT_NO_VOID no gate is
- * aborted: the layers that the step left are passed over on @stream, which must be one that work of
- * the step may be followed by.
+ * aborted, and the layers that the step left are passed over on @stream.
  * Return: as mm_step_end(), except -ECANCELED.
  */
 MM_API int mm_step_abandon(struct mm_client *client, void *stream);

@@ -116,7 +116,7 @@ static struct mm_step *step_own(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 	return NULL;
 }
 
-/* The open step of any thread if there is exactly one, or NULL. Those that only run do not count. */
+/* The open step of any thread if there is exactly one that does not run on, or NULL. */
 static struct mm_step *step_only(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	struct mm_step *only = NULL;

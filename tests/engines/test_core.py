@@ -637,7 +637,8 @@ def test_steps_that_run_on(loaded):
             model.begin(layer, stream)
             tensor = model.tensor(DOWN.format(layer))
             client._gpu.cuCtxPushCurrent(client._context)
-            assert copy(host[n % 3][layer], tensor.va, tensor.bytes, ffi.cast("void *", stream)) == 0
+            buffer = host[n % 3][layer]
+            assert copy(buffer, tensor.va, tensor.bytes, ffi.cast("void *", stream)) == 0
             client._gpu.cuCtxPopCurrent(ffi.new("CUcontext *"))
             model.end(layer, stream)
         return n, step.end_async()

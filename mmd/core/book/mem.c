@@ -94,7 +94,7 @@ int mm_c_mem_free(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg 
 /* ---- settling ---- */
 
 /* @there: pages that the tenant could have. */
-static void request_answer(struct mm_core *c, struct mm_c_tenant *t, int result, uint64_t there)
+static void mem_answer(struct mm_core *c, struct mm_c_tenant *t, int result, uint64_t there)
 {
 	const struct mm_msg reply = { .opcode = MM_EV_REPLY,
 				      .result = result,
@@ -117,7 +117,7 @@ static void request_grant(struct mm_core *c, struct mm_c_tenant *t)
 		mm_c_fds_send(c, t, page);
 	}
 	t->mem.held += pages;
-	request_answer(c, t, 0, pages);
+	mem_answer(c, t, 0, pages);
 }
 
 void mm_c_mem_settle(struct mm_core *c, struct mm_c_tenant *t)
@@ -132,11 +132,11 @@ void mm_c_mem_settle(struct mm_core *c, struct mm_c_tenant *t)
 	/* A max of the whole pool forbids nothing: then the pool is full. */
 	if (t->mem.wait.pages > left ||
 	    (t->mem.wait.pages > room && c->account[t->account].quota.max_pages < c->ledger.pages))
-		request_answer(c, t, -EDQUOT, MM_MIN(left, room));
+		mem_answer(c, t, -EDQUOT, MM_MIN(left, room));
 	else if (mm_c_reservable(c, t, t->mem.wait.pages))
 		request_grant(c, t);
 	else if (t->mem.wait.pages > there || c->now_ns >= t->mem.wait.until_ns)
-		request_answer(c, t, -ENOSPC, MM_MIN(there, mm_c_grantable(c, t->account)));
+		mem_answer(c, t, -ENOSPC, MM_MIN(there, mm_c_grantable(c, t->account)));
 	else
 		mm_c_pages_convert(c, t->account, t->mem.wait.pages);
 }

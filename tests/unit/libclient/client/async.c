@@ -118,7 +118,7 @@ static void test_parked_by_itself(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 }
 
-/* What is void is void to the end of all that was begun. */
+/* A void reaches to the end of all that was begun. */
 static void test_a_void_is_for_both(void **state)
 {
 	struct fixture *f = *state;

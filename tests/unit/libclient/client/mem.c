@@ -140,7 +140,7 @@ static void test_entries_are_given_again(void **state)
 	alloc_now(f, 1, MM_MAP_ENTRIES - 1, 0);
 	alloc_now(f, 1, MM_MAP_ENTRIES - 2, 1);
 	alloc_now(f, 1, MM_MAP_ENTRIES - 5, 4);
-	/* What is left is unmapped when the client is closed. */
+	/* The rest is unmapped when the client is closed. */
 }
 
 static void test_refusals_have_a_sentence(void **state)

@@ -50,7 +50,7 @@ static int alloc(struct w_proc *p, uint32_t pages)
 	return p->mem_result;
 }
 
-static struct mm_core_tenant state_of(const struct w_proc *p)
+static struct mm_core_tenant tenant_now(const struct w_proc *p)
 {
 	struct mm_core_tenant t;
 
@@ -75,7 +75,7 @@ static void it_is_charged_and_comes_back(void **state)
 	world_begin();
 	p = tenant(0);
 	assert_int_equal(alloc(p, 7), 0);
-	assert_int_equal(state_of(p).pages_mem, 7);
+	assert_int_equal(tenant_now(p).pages_mem, 7);
 	assert_int_equal(pages_in(MM_PAGE_MEM), 7);
 	assert_true(mm_core_account_find(w->core, 1000, &a));
 	assert_int_equal(a.charged, 7);
@@ -118,7 +118,7 @@ static void a_share_is_what_a_split_would_give(void **state)
 	assert_int_equal(alloc(c, 8), -EDQUOT);
 	assert_int_equal(c->mem_there, 7);
 	assert_int_equal(alloc(c, 7), 0);
-	assert_int_equal(state_of(a).pages_mem, 15);
+	assert_int_equal(tenant_now(a).pages_mem, 15);
 }
 
 static void a_min_is_a_share_and_is_kept(void **state)
@@ -179,7 +179,7 @@ static void it_is_never_taken_back(void **state)
 		w_tick(w, 10 * MM_NS_PER_MS);
 		w_run(w);
 	}
-	assert_int_equal(state_of(a).pages_mem, 30);
+	assert_int_equal(tenant_now(a).pages_mem, 30);
 	w_mem_verify(w, a);
 	assert_in_range(b->held, 1, PAGES - 30 - 9);
 }
@@ -231,7 +231,7 @@ static void pages_that_it_waits_for_are_kept(void **state)
 	w_kv_want(w, b, 60);
 	w_run(w);
 	assert_int_equal(a->mem_result, 0);
-	assert_int_equal(state_of(a).pages_mem, 30);
+	assert_int_equal(tenant_now(a).pages_mem, 30);
 	assert_int_equal(b->held, 30);
 }
 
@@ -274,7 +274,7 @@ static void what_cannot_be_ends_the_connection(void **state)
 		w_kv_want(w, p, 1);
 		assert_int_equal(send(p, MM_OP_MEM_ALLOC, MM_MAP_ENTRIES - 4, 2), 0);
 		w_run(w);
-		assert_int_equal(state_of(p).pages_mem, 2);
+		assert_int_equal(tenant_now(p).pages_mem, 2);
 		assert_int_equal(send(p, bad[i].op, bad[i].entry, bad[i].pages), MM_E_PROTOCOL);
 		w_kill(w, p);
 		w_run(w);
@@ -294,19 +294,19 @@ static void an_arena_finds_its_entries_taken(void **state)
 	w_run(w);
 	send(p, MM_OP_KV_DECLARE, 4096, 1);
 	w_run(w);
-	assert_int_equal(state_of(p).kv_chunks_max, 0);
+	assert_int_equal(tenant_now(p).kv_chunks_max, 0);
 	assert_int_equal(
 		w_send(w, p,
 		       &(struct mm_msg){ .opcode = MM_OP_KV_DECLARE, .arg = { 4096, 1, 101, 0 } }),
 		0);
 	w_run(w);
-	assert_int_equal(state_of(p).kv_chunks_max, 0);
+	assert_int_equal(tenant_now(p).kv_chunks_max, 0);
 	assert_int_equal(
 		w_send(w, p,
 		       &(struct mm_msg){ .opcode = MM_OP_KV_DECLARE, .arg = { 4096, 1, 100, 0 } }),
 		0);
 	w_run(w);
-	assert_int_equal(state_of(p).kv_chunks_max, 100);
+	assert_int_equal(tenant_now(p).kv_chunks_max, 100);
 }
 
 int main(void)
