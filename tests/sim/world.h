@@ -117,7 +117,7 @@ struct w_proc {
 	uint64_t releases; /* number of release requests */
 	int denied;
 
-	/* memory of the third kind, by entry; the request that waits for its reply: 0 pages, none */
+	/* memory of the third kind, by entry; the request that waits: 0 pages, none */
 	uint32_t mem_view[W_MEM];
 	bool mem[W_MEM];
 	uint32_t mem_held, mem_first, mem_asked;

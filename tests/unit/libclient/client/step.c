@@ -442,7 +442,7 @@ static int abandon_run(struct call *call)
 	return mm_step_abandon(call->f->client, call->f->stream);
 }
 
-/* The rest is passed over as it comes, the gates stay in order, and the next step begins at once. */
+/* The rest is passed over as it comes; the gates stay in order for the next step. */
 static void test_no_void_abandoned(void **state)
 {
 	struct fixture *f = *state;
