@@ -229,6 +229,9 @@ CUresult sg_mapping_set_access(struct sg_range *r, CUmemAccess_flags access)
 			 m->alloc->page.fd, 0) == MAP_FAILED)
 			return errno == EACCES ? CUDA_ERROR_NOT_PERMITTED
 					       : CUDA_ERROR_OPERATING_SYSTEM;
+		/* As a driver's: a child of fork() has no device memory, and keeps none alive. */
+		if (madvise(vm_pointer(r->start), bytes, MADV_DONTFORK) < 0)
+			return CUDA_ERROR_OPERATING_SYSTEM;
 		m->real = true;
 	}
 	m->access = access;

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,6 +81,28 @@ static void test_fork(void **state)
 		_exit(bad | (mm_client_close(f->client) != NULL));
 	}
 	ends_well(child);
+	parent_goes_on(f);
+}
+
+/* The child has no device memory: neither can it read weights, nor does it keep them alive. */
+static void test_weights_stay_behind(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_tensor tensor = { .size = sizeof(tensor) };
+	char name[MM_TENSOR_NAME_BYTES];
+	unsigned char resident;
+	uintptr_t page;
+	pid_t child;
+
+	assert_int_equal(mm_model_tensor_at(f->model, 0, name, sizeof(name), &tensor), 0);
+	page = tensor.va - tensor.va % (uintptr_t)sysconf(_SC_PAGESIZE);
+	/* mincore() tells what is mapped without touching it. */
+	assert_int_equal(mincore((void *)page, 1, &resident), 0);
+	child = fork();
+	if (child == 0)
+		_exit(mincore((void *)page, 1, &resident) != -1 || errno != ENOMEM);
+	ends_well(child);
+	assert_int_equal(mincore((void *)page, 1, &resident), 0);
 	parent_goes_on(f);
 }
 
@@ -187,7 +210,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		MODEL(test_fork), MODEL(test_raw_clone),          MODEL(test_grandchild),
-		MODEL(test_exec), MODEL(test_fork_among_threads),
+		MODEL(test_exec), MODEL(test_fork_among_threads), MODEL(test_weights_stay_behind),
 	};
 
 	peer_environment();
