@@ -36,6 +36,7 @@ int main(void)
 
 #define POINTS_MAX 400
 #define KV_PAGE    9
+#define FILLER     10
 
 enum { UNTOUCHED = 0, FAILED_CLEANLY = 1, CALL_LIED = 2 };
 
@@ -46,6 +47,7 @@ static struct {
 	int channel;
 	struct mm_fd_batch batch;
 	int fds[1 + PEER_LAYERS];
+	struct mm_msg mem; /* the request for the page that backs the arena, or 0 */
 } mmd;
 
 static void send_batch(struct peer *p)
@@ -95,6 +97,13 @@ static void on_ack(struct peer *p, const struct mm_msg *ack)
 	}
 	for (uint32_t i = 0; i < mmd.batch.count; i++)
 		mm_close_fd(&mmd.fds[i]);
+	if (mmd.mem.opcode) {
+		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_REPLY,
+						.user_data = mmd.mem.user_data,
+						.arg = { mmd.mem.opcode } });
+		mmd.mem.opcode = 0;
+		return;
+	}
 	switch (mmd.stage++) {
 	case 1:
 		send_one(p, MM_FD_STORE, peer_store(&store_bytes));
@@ -125,7 +134,10 @@ static void on_request(struct peer *p, const struct mm_msg *msg)
 		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 	else if (msg->opcode == MM_OP_COMMITTED)
 		peer_disconnect(p);
-	else if (msg->opcode == MM_OP_KV_WANT && msg->arg[0])
+	else if (msg->opcode == MM_OP_MEM_ALLOC) {
+		mmd.mem = *msg;
+		send_pages(p, FILLER, 1, (uint32_t)msg->arg[0]);
+	} else if (msg->opcode == MM_OP_KV_WANT && msg->arg[0])
 		send_pages(p, KV_PAGE, 1, MM_MAP_KV_BASE);
 }
 
@@ -152,7 +164,8 @@ static int client_use(struct mm_client *client, const char *model_dir, CUstream 
 {
 	struct mm_kv_opts kv_opts = { .size = sizeof(kv_opts),
 				      .chunk_bytes = PEER_PAGE_BYTES,
-				      .chunks_max = 2 };
+				      .chunks_max = 2,
+				      .flags = MM_KV_BACKED };
 	struct mm_gate_times *times;
 	struct mm_model *model;
 	struct mm_swap *swap;
