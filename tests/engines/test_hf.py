@@ -3,6 +3,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import transformers
 import mmd
 import mmd.hf
 from conftest import PACKAGE
+from daemon import descendants, role_of
 from programs import limit, wait_until
 
 GREEDY = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
@@ -86,6 +88,38 @@ def test_generate_while_plans_change(pair):
         changer.join()
     print(f"hf: {count.steps} steps identical, {count.gated} gated, "
           f"{client.info.plan_changes} plan changes")
+
+
+def test_long(pair, capsys):
+    """450 tokens and more, while the plan changes all the time: each is that of plain transformers."""
+    d, client, plain, module = pair()
+    prompts, tokens, plans = PROMPTS[:1], 150, 0
+    want, count = generate(plain, prompts, tokens), Gated(module)
+    deadline, stop = time.monotonic() + limit(300), threading.Event()
+
+    def change():
+        nonlocal plans
+        while not stop.is_set():
+            d.ctl("plan", "set", "engine", "--layers", (0, 3, 7, 5, 2)[plans % 5], check=False)
+            plans += 1
+            stop.wait(0.1)
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    identical = 0
+    try:
+        while identical < 450 or count.gated < 200 or client.info.plan_changes < 20:
+            assert time.monotonic() < deadline, (identical, count.gated, client.info.plan_changes)
+            assert torch.equal(generate(module, prompts, tokens), want)
+            identical += tokens
+    finally:
+        stop.set()
+        changer.join()
+    changes = client.info.plan_changes
+    with capsys.disabled():
+        print(f"\nhf: {identical} tokens identical, gated steps {count.gated}, "
+              f"plan changes {changes}")
+    assert identical >= 450 and count.gated >= 200 and changes >= 20
 
 
 def test_beams_and_other_caches(pair):
@@ -169,6 +203,30 @@ def test_void_step(pair):
     assert torch.equal(generate(module), want)
     handle.remove()
     assert mmd.hf.step_of(module).voids > 0
+
+
+def test_demo_without_xfer():
+    """xfer, which moves the layers, is killed in the middle: another takes over, no token changes."""
+    env = dict(os.environ, PYTHONPATH=str(PACKAGE))
+    with subprocess.Popen([sys.executable, "-m", "mmd.hf.demo", "--tokens", "64", "--rounds", "4"],
+                          env=env, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT) as demo:
+        timer = threading.Timer(limit(300), demo.kill)
+        timer.start()
+        lines, killed = [], 0
+        try:
+            for line in demo.stdout:
+                lines.append(line)
+                if killed < 2 and "layers away" in line and " 0.0 tokens/s" not in line:
+                    for pid in descendants(demo.pid):
+                        if role_of(pid) == "xfer":
+                            os.kill(pid, signal.SIGKILL)
+                            killed += 1
+        finally:
+            timer.cancel()
+    text = "".join(lines)
+    assert killed, text
+    assert demo.returncode == 0 and lines[-1] == "identical: True\n", text
 
 
 def test_demo():
