@@ -50,8 +50,9 @@ ROOMS = {
     "protocol": ("libclient/protocol", "abi.h base"),
     "model": ("libclient/model", "abi.h ipc support base"),
     "client": ("libclient/client", "abi.h client.h gpu.h model protocol ipc support base driver"),
-    # The adapter for llama.cpp is an engine: it sees what is installed.
+    # The adapters for engines see what is installed.
     "ggml": ("libclient/ggml", "client.h gpu.h"),
+    "python": ("libclient/python/mmd", "client.h"),
     "core/out": ("mmd/core/out", CORE),
     "core/book": ("mmd/core/book", CORE + " core/out"),
     "core/plan": ("mmd/core/plan", CORE + " core/book core/out"),
