@@ -259,6 +259,9 @@ struct mm_model_opts {
 	const struct mm_pack *packs; /* the packing list, in any order; copied */
 	size_t n_packs;              /* <= MM_LOAD_PACKS_MAX */
 	size_t pack_size;            /* = sizeof(struct mm_pack) */
+	/* Since version 0.3, only for mm_model_load_files(); 0 for mm_model_load(). */
+	uint32_t n_layers;
+	uint32_t reserved;
 };
 
 struct mm_model_info {
@@ -303,6 +306,28 @@ struct mm_tensor {
  */
 MM_API int mm_model_load(struct mm_client *client, const char *dir,
 			 const struct mm_model_opts *opts, struct mm_model **ret_model);
+
+/**
+ * mm_model_load_files() - load a model from descriptors of .safetensors files, or memfds, that the
+ * engine made: weights in a layout of its own
+ * @client:    one model per client
+ * @fds:       of each file one, opened for reading, in any order that is always the same: it is
+ *             part of the identity; they stay the caller's, their positions change
+ * @n:         1 to 255
+ * @opts:      n_layers must be set: how many layers the tensors' names have; the packing list
+ * @ret_model: as of mm_model_load()
+ *
+ * A memfd that is sealed (F_SEAL_WRITE, F_SEAL_GROW and F_SEAL_SHRINK) is known by its content:
+ * tenants that pass the same bytes share one host copy, whoever made them. One that is not sealed
+ * has a copy of its own. A file with a path is known as by mm_model_load(). The caller may close
+ * the descriptors, and so free a memfd's memory, when the call has returned; until then the bytes
+ * are there twice. Since version 0.3.
+ * Return: as mm_model_load(); -EINVAL n_layers is 0, or @n is; -E2BIG too many files; -EBADF; -EPERM
+ * not a regular file or a memfd, or on a file system that mmd does not read; -ESTALE a file was
+ * changed while it was read.
+ */
+MM_API int mm_model_load_files(struct mm_client *client, const int *fds, size_t n,
+			       const struct mm_model_opts *opts, struct mm_model **ret_model);
 
 /**
  * mm_model_info() - sizes of a loaded model

@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "libclient/model/shard_names.h"
 #include "libclient/client/internal.h"
@@ -20,6 +22,7 @@
 #define INDEX_NAME   "model.safetensors.index.json"
 #define SUFFIX       ".safetensors"
 #define SLICE_NS     (100 * MM_NS_PER_MS) /* between checks of mmd's state while load works */
+#define CONFIG_SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 #define PASS_TIMEOUT 20 /* in timeouts of the client: load may wait for another tenant's load */
 
 struct file {
@@ -34,6 +37,7 @@ struct mm_model_files {
 	struct file file[MM_LOAD_FILES_MAX];
 	struct mm_load_pack *packs;
 	size_t n_packs;
+	uint32_t n_layers; /* of files that the engine made; 0: the configuration says it */
 };
 
 /* ---- opening ---- */
@@ -159,8 +163,9 @@ static int model_files_open_all(struct mm_client *c, const char *path, struct mm
 	return r ? r : shards_open(c, path, dir, files);
 }
 
-int mm_model_files_open(struct mm_client *client, const char *path,
-			const struct mm_model_opts *opts, struct mm_model_files **ret)
+/* Begins a list of files, with the packing list in it. */
+static int model_files_begin(struct mm_client *c, const struct mm_model_opts *opts,
+			     struct mm_model_files **ret)
 {
 	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
 	int r;
@@ -168,10 +173,85 @@ int mm_model_files_open(struct mm_client *client, const char *path,
 	if (!mm_fault("files.open"))
 		files = calloc(1, sizeof(*files));
 	if (!files)
-		return mm_fail(client, -ENOMEM, "out of memory");
-	r = mm_packs_copy(client, opts, &files->packs, &files->n_packs);
+		return mm_fail(c, -ENOMEM, "out of memory");
+	r = mm_packs_copy(c, opts, &files->packs, &files->n_packs, &files->n_layers);
+	if (r)
+		return r;
+	*ret = files;
+	files = NULL;
+	return 0;
+}
+
+int mm_model_files_open(struct mm_client *client, const char *path,
+			const struct mm_model_opts *opts, struct mm_model_files **ret)
+{
+	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
+	int r = model_files_begin(client, opts, &files);
+
+	if (!r && files->n_layers)
+		r = mm_fail(client, -EINVAL, "opts: n_layers is what " CONFIG_NAME " says");
 	if (!r)
 		r = model_files_open_all(client, path, files);
+	if (r)
+		return r;
+	*ret = files;
+	files = NULL;
+	return 0;
+}
+
+/* ---- files that the engine made ---- */
+
+/* Makes the configuration that a folder would have, sealed like the memfds that it describes. */
+static int config_make(struct mm_client *c, struct mm_model_files *files)
+{
+	mm_cleanup(mm_close_fd) int fd = memfd_create("mm-config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	char text[64];
+	int n = snprintf(text, sizeof(text), "{\"num_hidden_layers\":%u}", files->n_layers);
+
+	if (fd < 0 || write(fd, text, (size_t)n) != n || fcntl(fd, F_ADD_SEALS, CONFIG_SEALS) < 0)
+		return mm_fail(c, -ENOMEM, "no memory for the model's configuration");
+	files->file[files->n] = (struct file){ .fd = fd, .kind = MM_LOAD_CONFIG };
+	snprintf(files->file[files->n++].name, sizeof(files->file[0].name), CONFIG_NAME);
+	fd = -1;
+	return 0;
+}
+
+static int file_adopt(struct mm_client *c, size_t number, int theirs, struct mm_model_files *files)
+{
+	struct file *file = &files->file[files->n];
+	struct stat st;
+
+	file->fd = fcntl(theirs, F_DUPFD_CLOEXEC, 0);
+	if (file->fd < 0)
+		return mm_fail(c, -errno, "file %zu: descriptor %d: %s", number, theirs,
+			       strerror(errno));
+	file->kind = MM_LOAD_SAFETENSORS;
+	snprintf(file->name, sizeof(file->name), "file-%03zu" SUFFIX, number);
+	files->n++;
+	if (fstat(file->fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return mm_fail(c, -EPERM, "file %zu: descriptor %d: not a regular file or a memfd",
+			       number, theirs);
+	return 0;
+}
+
+int mm_model_files_adopt(struct mm_client *client, const int *fds, size_t n,
+			 const struct mm_model_opts *opts, struct mm_model_files **ret)
+{
+	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
+	int r = model_files_begin(client, opts, &files);
+
+	if (r)
+		return r;
+	if (!n || !files->n_layers)
+		return mm_fail(client, -EINVAL, "%s",
+			       n ? "opts: n_layers must say how many layers the files have"
+				 : "no file was passed");
+	if (n > MM_LOAD_FILES_MAX - 1)
+		return mm_fail(client, -E2BIG, "%zu files, at most %d can be", n,
+			       MM_LOAD_FILES_MAX - 1);
+	r = config_make(client, files);
+	for (size_t i = 0; !r && i < n; i++)
+		r = file_adopt(client, i, fds[i], files);
 	if (r)
 		return r;
 	*ret = files;

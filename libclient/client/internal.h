@@ -419,6 +419,8 @@ struct mm_model_files;
 /* Opens the files of a model's directory, with the caller's rights; copies the packing list. */
 int mm_model_files_open(struct mm_client *client, const char *path,
 			const struct mm_model_opts *opts, struct mm_model_files **ret);
+int mm_model_files_adopt(struct mm_client *client, const int *fds, size_t n,
+			 const struct mm_model_opts *opts, struct mm_model_files **ret);
 void mm_model_files_close(struct mm_model_files **files);
 /* Passes the files to load and waits for the result. -EPIPE: load died, another may be started. */
 int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *files, int fd,
@@ -426,9 +428,12 @@ int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *f
 
 /* ---- packs.c ---- */
 
-/* The packing list in load's format, for the caller to free(); none where @opts has none. */
+/*
+ * The packing list in load's format, for the caller to free(), none where @opts has none; and the
+ * number of layers in @opts, or 0.
+ */
 int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
-		  struct mm_load_pack **ret_rules, size_t *ret_count);
+		  struct mm_load_pack **ret_rules, size_t *ret_count, uint32_t *ret_layers);
 
 /* ---- kv.c ---- */
 

@@ -374,22 +374,39 @@ static int model_load_retry(struct mm_client *c, const struct mm_model_files *fi
 	}
 }
 
+static int model_load(struct mm_client *c, const struct mm_model_files *files,
+		      struct mm_model **ret_model)
+{
+	uint32_t flags = 0;
+	int r = model_load_retry(c, files, &flags);
+
+	if (r)
+		return r;
+	mm_client_model(c)->load_flags = flags;
+	*ret_model = mm_client_model(c);
+	return 0;
+}
+
 int mm_model_load(struct mm_client *client, const char *dir, const struct mm_model_opts *opts,
 		  struct mm_model **ret_model)
 {
 	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
-	uint32_t flags = 0;
 	int r = mm_enter(client);
 
 	if (!r)
 		r = mm_model_files_open(client, dir, opts, &files);
+	return r ? r : model_load(client, files, ret_model);
+}
+
+int mm_model_load_files(struct mm_client *client, const int *fds, size_t n,
+			const struct mm_model_opts *opts, struct mm_model **ret_model)
+{
+	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
+	int r = mm_enter(client);
+
 	if (!r)
-		r = model_load_retry(client, files, &flags);
-	if (r)
-		return r;
-	mm_client_model(client)->load_flags = flags;
-	*ret_model = mm_client_model(client);
-	return 0;
+		r = mm_model_files_adopt(client, fds, n, opts, &files);
+	return r ? r : model_load(client, files, ret_model);
 }
 
 /* ---- lookup ---- */

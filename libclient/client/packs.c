@@ -49,6 +49,8 @@ static int pack_opts_read(struct mm_client *c, const struct mm_model_opts *opts,
 		return 0;
 	if (mm_sized_read(opts, MM_V1_MODEL_OPTS, ret_opts, sizeof(*ret_opts)))
 		return mm_fail(c, -EINVAL, "opts: " MM_SIZE_TEXT);
+	if (ret_opts->reserved)
+		return mm_fail(c, -EINVAL, "opts: a reserved field is set");
 	if (ret_opts->n_packs > MM_LOAD_PACKS_MAX)
 		return mm_fail(c, -E2BIG, "%zu packing rules, at most %d can be", ret_opts->n_packs,
 			       MM_LOAD_PACKS_MAX);
@@ -76,7 +78,7 @@ static int pack_read(struct mm_client *c, const struct mm_model_opts *opts, size
 }
 
 int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
-		  struct mm_load_pack **ret_rules, size_t *ret_count)
+		  struct mm_load_pack **ret_rules, size_t *ret_count, uint32_t *ret_layers)
 {
 	mm_cleanup(mm_free_ptr) struct mm_load_pack *rules = NULL;
 	struct mm_model_opts copy;
@@ -84,6 +86,7 @@ int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 
 	*ret_rules = NULL;
 	*ret_count = 0;
+	*ret_layers = copy.n_layers;
 	if (r || !copy.n_packs)
 		return r;
 	if (!mm_fault("packs.copy"))

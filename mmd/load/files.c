@@ -14,6 +14,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
+#include "mmd/load/content.h"
 #include "libclient/support/fault.h"
 #include "libclient/model/sha256.h"
 
@@ -160,6 +161,7 @@ static int file_check(struct mm_file *file, struct mm_why *why)
 		return mm_refuse(why, -EFBIG, "%s: has %llu bytes, at most 16 TiB are served",
 				 file->name, (unsigned long long)sx.stx_size);
 	file->stamp = file_stamp_of(&sx);
+	file->proof = mm_content_proof(file->fd, sx.stx_nlink);
 	/*
 	 * Opens a file description of mmd's own: the tenant can change the flags of the passed one.
 	 */
@@ -311,8 +313,8 @@ void mm_files_done(struct mm_files *files)
 	files->count = 0;
 }
 
-void mm_files_identity(const struct mm_files *files, uint32_t layout_version,
-		       uint8_t ret_identity[32])
+int mm_files_identity(const struct mm_files *files, uint32_t layout_version,
+		      uint8_t ret_identity[32], struct mm_why *why)
 {
 	struct mm_sha256 sha;
 
@@ -322,10 +324,20 @@ void mm_files_identity(const struct mm_files *files, uint32_t layout_version,
 	mm_packs_hash(&files->packs, &sha);
 	for (size_t i = 0; i < files->count; i++) {
 		const struct mm_file *file = &files->file[i];
+		struct mm_content content;
+		int r;
 
 		mm_sha256_update(&sha, &file->kind, sizeof(file->kind));
 		mm_sha256_update(&sha, file->name, strlen(file->name) + 1);
-		mm_sha256_update(&sha, &file->stamp, sizeof(file->stamp));
+		if (file->proof == MM_FILE_STAMPED) {
+			mm_sha256_update(&sha, &file->stamp, sizeof(file->stamp));
+			continue;
+		}
+		r = mm_content_read(file, &content, why);
+		if (r < 0)
+			return r;
+		mm_sha256_update(&sha, &content, sizeof(content));
 	}
 	mm_sha256_final(&sha, ret_identity);
+	return 0;
 }

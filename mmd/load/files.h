@@ -28,12 +28,20 @@ struct mm_file_stamp {
 	uint64_t mtime_ns, ctime_ns;
 };
 
+/* What says that two files have the same bytes. */
+enum mm_file_proof {
+	MM_FILE_STAMPED, /* its stamp */
+	MM_FILE_SEALED,  /* its content, which nobody can change: a sealed memfd */
+	MM_FILE_PRIVATE  /* nothing does: a memfd that can be written to, with no stamp of it */
+};
+
 struct mm_file {
 	char name[MM_FILE_NAME_BYTES];
 	uint32_t kind; /* enum mm_load_kind */
 	int fd;        /* the fd that the tenant passed */
 	int direct_fd; /* reopened with O_DIRECT; -1 where that is refused */
 	struct mm_file_stamp stamp;
+	enum mm_file_proof proof;
 };
 
 struct mm_files {
@@ -62,9 +70,13 @@ int mm_file_check_unchanged(const struct mm_file *file, struct mm_why *why);
 /**
  * mm_files_identity() - hash that only the same files and packing lists have in common
  * @layout_version: version of the format of their store
+ * @ret_identity:   written only on success
+ * @why:            of a refusal
  *
- * SHA-256 over the version, the packing list and, of each file in order, kind, name and stamp. The
- * hash does not say who may read the files: each tenant shows that by passing fds.
+ * SHA-256 over the version, the packing list and, of each file in order, kind, name and what proves
+ * it: its stamp, or the digest of its content (content.h), or a random number. The hash does not
+ * say who may read the files: each tenant shows that by passing fds.
+ * Return: 0, or a refusal.
  */
-void mm_files_identity(const struct mm_files *files, uint32_t layout_version,
-		       uint8_t ret_identity[32]);
+int mm_files_identity(const struct mm_files *files, uint32_t layout_version,
+		      uint8_t ret_identity[32], struct mm_why *why);

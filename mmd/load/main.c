@@ -207,7 +207,7 @@ static int model_parse(struct load *l)
 	if (r == 0)
 		r = mm_layout_make(&parts, &l->layout, &l->why);
 	if (r == 0)
-		mm_files_identity(&l->files, MM_STORE_VERSION, l->layout.dir.identity);
+		r = mm_files_identity(&l->files, MM_STORE_VERSION, l->layout.dir.identity, &l->why);
 	return r;
 }
 

@@ -120,7 +120,7 @@ int mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint);
 struct mm_pack { const char *name; const char *const *members; uint32_t n_members; uint32_t
     flags; };
 struct mm_model_opts { size_t size; const struct mm_pack *packs; size_t n_packs; size_t
-    pack_size; };
+    pack_size; uint32_t n_layers; uint32_t reserved; };
 struct mm_model_info { size_t size; uint32_t n_layers; uint32_t n_tensors; uint64_t
     resident_bytes; uint64_t layer_bytes; uint64_t device_bytes; uint64_t tensor_bytes; uint64_t
     waste_bytes; uint64_t store_bytes; uint32_t load_flags; uint32_t reserved; };
@@ -128,6 +128,8 @@ struct mm_tensor { size_t size; uint64_t va; uint32_t dtype; uint32_t rank; uint
     uint64_t bytes; int32_t layer; uint32_t flags; };
 int mm_model_load(struct mm_client *client, const char *dir, const struct mm_model_opts *opts,
     struct mm_model **ret_model);
+int mm_model_load_files(struct mm_client *client, const int *fds, size_t n, const struct
+    mm_model_opts *opts, struct mm_model **ret_model);
 int mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info);
 int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_tensor
     *ret_tensor);

@@ -403,14 +403,23 @@ class Client:
 
     # ---- what hangs on it
 
-    def load(self, path: str | os.PathLike[str], packs: Sequence[Pack] = ()) -> Model:
+    def load(self, path: str | os.PathLike[str] | None = None, packs: Sequence[Pack] = (), *,
+             files: Sequence[int] = (), layers: int = 0) -> Model:
         """Loads a folder in Hugging Face layout: the client's only model. Not in a step.
 
         Blocks until every byte is in device memory. packs lists what must lie adjacent.
+
+        In place of a folder, files are descriptors of .safetensors files, or of memfds, that the
+        engine made, in an order that is always the same; layers is how many layers their tensors
+        have. Sealed memfds are known by their content, and shared with whoever passes the same. The
+        caller may close all of them afterwards.
         """
         from mmd._model import Model  # pylint: disable=import-outside-toplevel
 
-        self._model = Model(self, pathlib.Path(path), packs)
+        if (path is None) != bool(files):
+            raise ValueError("either a path or files, not both")
+        self._model = Model(self, None if path is None else pathlib.Path(path), packs, files,
+                            layers)
         return self._model
 
     def arena(self, chunk_bytes: int, ranges: int = 1, chunks: int = 1,

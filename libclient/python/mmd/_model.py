@@ -91,15 +91,22 @@ def _rules(packs: Sequence[Pack]) -> tuple[Any, list[Any]]:
 class Model:
     """The model of a client, from Client.load(). It lives as long as the client."""
 
-    def __init__(self, client: Client, path: pathlib.Path, packs: Sequence[Pack]) -> None:
+    def __init__(self, client: Client, path: pathlib.Path | None, packs: Sequence[Pack],
+                 files: Sequence[int] = (), layers: int = 0) -> None:
         self._client = client
         self.path = path
+        """None: it was loaded from descriptors."""
         rules, alive = _rules(packs)
         opts = sized("mm_model_opts")
         opts.packs, opts.n_packs = rules, len(packs)
         opts.pack_size = ffi.sizeof("struct mm_pack")
         handle = ffi.new("struct mm_model **")
-        client._call(lib.mm_model_load, None, os.fsencode(path), opts, handle)
+        opts.n_layers = layers
+        if path is None:
+            client._call(lib.mm_model_load_files, None, ffi.new("int[]", list(files)), len(files),
+                         opts, handle)
+        else:
+            client._call(lib.mm_model_load, None, os.fsencode(path), opts, handle)
         del alive
         self._handle = handle[0]
 

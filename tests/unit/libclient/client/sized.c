@@ -301,7 +301,10 @@ static void test_longer_packs(void **state)
 		struct mm_pack pack;
 		uint64_t later;
 	} packs[] = { { { "ab", members, 2, 0 }, 0 }, { { "a", members, 1, 0 }, 0 } };
-	struct mm_model_opts opts = { sizeof(opts), &packs[0].pack, 2, sizeof(packs[0]) };
+	struct mm_model_opts opts = { .size = sizeof(opts),
+				      .packs = &packs[0].pack,
+				      .n_packs = 2,
+				      .pack_size = sizeof(packs[0]) };
 	struct fixture *f = *state;
 	struct call load = { .opts = &opts };
 	struct mm_load_pack rule[2];
