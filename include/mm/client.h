@@ -47,10 +47,8 @@ struct mm_gpu_api; /* mm/gpu.h: only code that uses the table of mm_client_gpu()
 #define MM_API __attribute__((visibility("default")))
 
 /*
- * The version of this interface, which is that of the functions and structs here, not the one of
- * mmd or of the wire. MAJOR is the library's soname and changes if an old program could not run any
- * more; MINOR is counted up by whatever is added, and functions that came with it have the symbol
- * version LIBMM_CLIENT_<MAJOR>.<MINOR>.
+ * The version of this interface, not of mmd or of the wire. MAJOR is the library's soname; MINOR is
+ * counted up by whatever is added. Functions have symbol versions LIBMM_CLIENT_<MAJOR>.<MINOR>.
  */
 #define MM_CLIENT_ABI_MAJOR 0
 #define MM_CLIENT_ABI_MINOR 3
@@ -100,9 +98,8 @@ struct mm_client_info {
 /**
  * mm_client_abi() - the version of the interface that the loaded library has
  *
- * Useful to programs that load the library by dlopen(): all functions and fields up to the minor
- * version are there. A program that is linked needs no check, because the loader compares soname
- * and symbol versions.
+ * For programs that load the library by dlopen(): all functions and fields up to the minor version
+ * are there.
  * Return: MM_CLIENT_ABI of the header that the library was compiled with.
  */
 MM_API uint32_t mm_client_abi(void);
@@ -259,8 +256,7 @@ struct mm_model_opts {
 	const struct mm_pack *packs; /* the packing list, in any order; copied */
 	size_t n_packs;              /* <= MM_LOAD_PACKS_MAX */
 	size_t pack_size;            /* = sizeof(struct mm_pack) */
-	/* Since version 0.3, only for mm_model_load_files(); 0 for mm_model_load(). */
-	uint32_t n_layers;
+	uint32_t n_layers; /* since version 0.3: for mm_model_load_files() only, else 0 */
 	uint32_t reserved;
 };
 
@@ -308,23 +304,18 @@ MM_API int mm_model_load(struct mm_client *client, const char *dir,
 			 const struct mm_model_opts *opts, struct mm_model **ret_model);
 
 /**
- * mm_model_load_files() - load a model from descriptors of .safetensors files, or memfds, that the
- * engine made: weights in a layout of its own
+ * mm_model_load_files() - load a model from .safetensors files, or memfds, that the engine made
  * @client:    one model per client
- * @fds:       of each file one, opened for reading, in any order that is always the same: it is
- *             part of the identity; they stay the caller's, their positions change
+ * @fds:       opened for reading; their order is part of the identity; they stay the caller's
  * @n:         1 to 255
  * @opts:      n_layers must be set: how many layers the tensors' names have; the packing list
  * @ret_model: as of mm_model_load()
  *
- * A memfd that is sealed (F_SEAL_WRITE, F_SEAL_GROW and F_SEAL_SHRINK) is known by its content:
- * tenants that pass the same bytes share one host copy, whoever made them. One that is not sealed
- * has a copy of its own. A file with a path is known as by mm_model_load(). The caller may close
- * the descriptors, and so free a memfd's memory, when the call has returned; until then the bytes
- * are there twice. Since version 0.3.
- * Return: as mm_model_load(); -EINVAL n_layers is 0, or @n is; -E2BIG too many files; -EBADF; -EPERM
- * not a regular file or a memfd, or on a file system that mmd does not read; -ESTALE a file was
- * changed while it was read.
+ * A memfd sealed against writing, growing and shrinking is known by its content: tenants that pass
+ * the same bytes share one host copy. One that is not sealed is never shared; a file with a path is
+ * known as by mm_model_load(). The descriptors may be closed, and a memfd's memory so be freed, when
+ * the call has returned. Since version 0.3. Return: as mm_model_load(); -EINVAL n_layers is 0, or @n
+ * is; -E2BIG; -EBADF; -EPERM not a file or memfd that mmd reads; -ESTALE changed while it was read.
  */
 MM_API int mm_model_load_files(struct mm_client *client, const int *fds, size_t n,
 			       const struct mm_model_opts *opts, struct mm_model **ret_model);
@@ -401,19 +392,9 @@ struct mm_kv_opts {
 	uint32_t flags;        /* MM_KV_*, since version 0.3; an unknown bit is -EINVAL */
 };
 
-/*
- * Addresses of chunks that are not granted can be read and written: behind all of them lies one
- * page, so that what is written there changes at other such addresses, too, and means nothing. The
- * page is memory of mm_mem_alloc(), charged like it. For frameworks that touch a whole tensor, to
- * clear it, to copy it or to register it. Without the flag such an access is a fault. An access
- * while a chunk comes or goes is a fault with the flag, too: as without it, no work that is
- * enqueued may touch a chunk from its release until it is granted again.
- */
+/* Chunks that are not granted can be touched: one page of scratch is behind them (client.md). */
 #define MM_KV_BACKED 1u
-/*
- * The ranges follow each other at a stride of chunks_max * chunk_bytes, in one reservation. Without
- * the flag each range has addresses of its own.
- */
+/* The ranges follow each other at a stride of chunks_max * chunk_bytes, in one reservation. */
 #define MM_KV_CONTIGUOUS 2u
 
 /**
@@ -424,8 +405,7 @@ struct mm_kv_opts {
  *
  * No memory is granted yet (but see share_chunks).
  * Return: 0; -EINVAL misaligned or zero; -E2BIG more map entries than the ABI has; -EEXIST;
- * -ENOMEM no address space; -ECONNRESET; with MM_KV_BACKED what mm_mem_alloc() returns for a page,
- * and -EIO the device does not map it.
+ * -ENOMEM no address space; -ECONNRESET; with MM_KV_BACKED as mm_mem_alloc(), or -EIO.
  */
 MM_API int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts,
 		      struct mm_kv **ret_kv);
@@ -469,9 +449,7 @@ MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t word
  * mm_kv_generation() - a number that changes whenever the set of usable chunks does
  * @kv: any
  *
- * For an engine that keeps a copy of mm_kv_usable(): as long as the number is that of before the
- * copy was made, the copy holds. Any thread; never blocks. Since version 0.3.
- * Return: 0 before the first chunk; it never falls.
+ * A copy of mm_kv_usable() holds as long as it is that of before. Never blocks. Since version 0.3.
  */
 MM_API uint64_t mm_kv_generation(const struct mm_kv *kv);
 
@@ -672,8 +650,7 @@ MM_API int mm_step_begin(struct mm_client *client);
  * @client: any
  * @stream: a stream with work of the open step
  *
- * Streams on which layers are begun join automatically; this call is for others, such as one for
- * copies.
+ * Streams on which layers are begun join automatically; this call is for others.
  * Return: 0; -EINVAL no step is open; -E2BIG more than 16 streams.
  */
 MM_API int mm_step_join(struct mm_client *client, void *stream);
@@ -765,10 +742,8 @@ MM_API int mm_layer_end(struct mm_model *model, uint32_t layer, void *stream);
  * waits; they cost time themselves, so that an engine captures each graph twice, without and with
  * them, and launches the second if mm_step_wants_times() returns true.
  *
- * Each mode of capture is safe, also CU_STREAM_CAPTURE_MODE_GLOBAL: whatever the library maps,
- * unmaps or waits for meanwhile, in its own thread or in one of the engine's, it does as one whose
- * mode is RELAXED (cuThreadExchangeStreamCaptureMode()), so that the driver neither refuses it nor
- * voids the capture. An older library needs THREAD_LOCAL or RELAXED.
+ * Each mode of capture is safe, also CU_STREAM_CAPTURE_MODE_GLOBAL: what the library maps or waits
+ * for meanwhile does not void it. An older library needs THREAD_LOCAL or RELAXED.
  */
 
 /*

@@ -21,7 +21,7 @@ struct weights {
 	const char *path;
 	struct gguf_context *gguf;
 	struct ggml_context *meta; /* the tensors, without data */
-	int in, out, config;
+	int in, out;
 	uint32_t layers;
 };
 
@@ -205,12 +205,10 @@ static int header_write(struct mm_ggml *g, struct weights *w)
 static int copy_write(struct mm_ggml *g, struct weights *w)
 {
 	uint64_t data = gguf_get_data_offset(w->gguf);
-	char text[96];
 	int r;
 
-	w->out = memfd_create("mm-ggml", MFD_CLOEXEC);
-	w->config = memfd_create("mm-ggml-config", MFD_CLOEXEC);
-	if (w->out < 0 || w->config < 0)
+	w->out = memfd_create("mm-ggml", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (w->out < 0)
 		return mm_ggml_fail(g, -errno, "%s: no memfd: %s", w->path, strerror(errno));
 	r = header_write(g, w);
 	for (int64_t i = 0; !r && i < gguf_get_n_tensors(w->gguf); i++) {
@@ -221,42 +219,24 @@ static int copy_write(struct mm_ggml *g, struct weights *w)
 			mm_ggml_fail(g, r, "%s: tensor %s: %s", w->path, ggml_get_name(t),
 				     r == -EBADMSG ? "the file ends before it" : strerror(-r));
 	}
-	if (r)
-		return r;
-	snprintf(text, sizeof(text), "{\"model_type\":\"gguf\",\"num_hidden_layers\":%u}",
-		 w->layers);
-	r = write_all(w->config, text, strlen(text));
-	return r ? mm_ggml_fail(g, r, "%s: the copy: %s", w->path, strerror(-r)) : 0;
+	return r;
 }
 
-/* mm_model_load() takes a folder: one whose names lead to the two memfds. */
+/* Sealed, so that tenants of the same weights share the host's copy. */
 static int model_load(struct mm_ggml *g, const struct weights *w)
 {
-	char dir[] = "/tmp/mm-ggml.XXXXXX", link[2][64], target[2][64];
+	const struct mm_model_opts opts = { .size = sizeof(opts), .n_layers = w->layers };
 	int r;
 
-	if (!mkdtemp(dir))
-		return mm_ggml_fail(g, -errno, "%s: %s", dir, strerror(errno));
-	snprintf(link[0], sizeof(link[0]), "%s/config.json", dir);
-	snprintf(link[1], sizeof(link[1]), "%s/model.safetensors", dir);
-	snprintf(target[0], sizeof(target[0]), "/proc/self/fd/%d", w->config);
-	snprintf(target[1], sizeof(target[1]), "/proc/self/fd/%d", w->out);
-	if (symlink(target[0], link[0]) || symlink(target[1], link[1])) {
-		r = mm_ggml_fail(g, -errno, "%s: %s", dir, strerror(errno));
-	} else {
-		r = mm_model_load(g->client, dir, NULL, &g->model);
-		if (r)
-			mm_ggml_fail(g, r, "%s: %s", w->path, mm_client_error(g->client));
-	}
-	unlink(link[0]);
-	unlink(link[1]);
-	rmdir(dir);
-	return r;
+	if (fcntl(w->out, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL))
+		return mm_ggml_fail(g, -errno, "%s: the copy: %s", w->path, strerror(errno));
+	r = mm_model_load_files(g->client, &w->out, 1, &opts, &g->model);
+	return r ? mm_ggml_fail(g, r, "%s: %s", w->path, mm_client_error(g->client)) : 0;
 }
 
 int mm_ggml_weights_load(struct mm_ggml *g, const char *path)
 {
-	struct weights w = { .path = path, .in = -1, .out = -1, .config = -1 };
+	struct weights w = { .path = path, .in = -1, .out = -1 };
 	int r = file_open(g, &w);
 
 	if (!r)
@@ -267,8 +247,6 @@ int mm_ggml_weights_load(struct mm_ggml *g, const char *path)
 		close(w.in);
 	if (w.out >= 0)
 		close(w.out);
-	if (w.config >= 0)
-		close(w.config);
 	gguf_free(w.gguf);
 	ggml_free(w.meta);
 	return r;
