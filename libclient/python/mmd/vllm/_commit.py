@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weights that an engine has made of a checkpoint, given to mmd: fused, repacked, quantised."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import pathlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import torch
+
+import mmd.torch
+from mmd._client import Client
+from mmd._model import Model
+from mmd.vllm._versions import Unsupported
+
+MEMORY: Final = "/dev/shm"
+FILE_BYTES: Final = 4 << 30
+
+
+class Weights(NamedTuple):
+    """The parameters of a module by the names that mmd knows them by."""
+
+    tensors: dict[str, Any]
+    names: dict[str, str]
+    """The module's names -> mmd's."""
+    layers: list[Any]
+
+
+def stack(module: Any, layers: int) -> tuple[str, list[Any]]:
+    """The list of a decoder's layers, and its name: the first ModuleList of that length."""
+    for name, child in module.named_modules():
+        if isinstance(child, torch.nn.ModuleList) and len(child) == layers:
+            return name, list(child)
+    raise Unsupported(f"mmd.vllm: {type(module).__name__} has no list of {layers} layers")
+
+
+def collect(module: Any, layers: int) -> Weights:
+    """Names the parameters: layers.N.* if they belong to a layer, else without dots.
+
+    A model's own names may have other stacks in them, such as that of a tower for images, which
+    mmd would take for layers of the decoder. Those are resident.
+    """
+    prefix, modules = stack(module, layers)
+    pattern = re.compile(rf"{re.escape(prefix)}\.(\d+)\.(.+)")
+    tensors: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    seen: dict[int, str] = {}
+    for name, value in module.named_parameters(remove_duplicate=False):
+        at = pattern.fullmatch(name)
+        ours = f"layers.{at[1]}.{at[2].replace('.', '/')}" if at else name.replace(".", "/")
+        first = seen.setdefault(id(value), ours)
+        if first == ours:
+            tensors[ours] = value.detach()
+        names[name] = first
+    return Weights(tensors, names, modules)
+
+
+class _Turned(NamedTuple):
+    """A matrix that its module has transposed: no view of it begins at its address."""
+
+    owner: Any
+    key: str
+
+
+@contextlib.contextmanager
+def _upright(module: Any) -> Iterator[None]:
+    """Has transposed matrices lie as they are in memory, which is what mmd takes, for a while."""
+    turned: list[_Turned] = []
+    done: dict[int, Any] = {}
+    for owner in module.modules():
+        for key, value in list(owner._parameters.items()):
+            if value is None or value.ndim != 2 or value.is_contiguous():
+                continue
+            if not value.t().is_contiguous():
+                raise Unsupported(f"mmd.vllm: parameter {key} of {type(owner).__name__} has gaps "
+                                  f"in memory")
+            made = done.setdefault(id(value), torch.nn.Parameter(value.detach().t(),
+                                                                 requires_grad=False))
+            owner._parameters[key] = made
+            turned.append(_Turned(owner, key))
+    yield
+    back: dict[int, Any] = {}
+    for owner, key in turned:
+        value = owner._parameters[key]
+        owner._parameters[key] = back.setdefault(
+            id(value), torch.nn.Parameter(value.detach().t(), requires_grad=False))
+
+
+def _files(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Parts of some GiB each: what is written is in host memory twice until mmd has it."""
+    part: dict[str, Any] = {}
+    total = 0
+    for name, value in tensors.items():
+        part[name] = value
+        total += value.numel() * value.element_size()
+        if total >= FILE_BYTES:
+            yield part
+            part, total = {}, 0
+    if part:
+        yield part
+
+
+def _write(folder: pathlib.Path, weights: Weights) -> None:
+    from safetensors.torch import save_file
+
+    (folder / "config.json").write_text(json.dumps({"num_hidden_layers": len(weights.layers)}))
+    index: dict[str, str] = {}
+    for number, part in enumerate(_files(weights.tensors)):
+        name = f"part-{number:05}.safetensors"
+        # Copies, unless they are in host memory already: parameters may be views of one another.
+        save_file({key: value.to("cpu").contiguous() for key, value in part.items()}, folder / name)
+        index.update(dict.fromkeys(part, name))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+
+
+def commit(module: Any, client: Client, layers: int) -> tuple[Model, Weights]:
+    """Gives the parameters of a module to mmd, which has them as a model then. Blocks."""
+    weights = collect(module, layers)
+    memory = MEMORY if pathlib.Path(MEMORY).is_dir() else None
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="mmd-vllm.", dir=memory))
+    try:
+        _write(folder, weights)
+        return client.load(folder), weights
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def adopt(module: Any, client: Client, layers: int) -> tuple[Model, list[Any]]:
+    """Moves the parameters of a module into mmd's memory: the model, and the module's layers."""
+    with _upright(module):
+        model, weights = commit(module, client, layers)
+        mmd.torch.adopt(module, model, lambda name: weights.names.get(name, name))
+        modules = weights.layers
+        del weights
+    gc.collect()
+    return model, modules

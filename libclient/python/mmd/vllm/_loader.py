@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--load-format mmd`: vLLM makes its weights as ever, then they are mmd's."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from vllm.model_executor.layers import utils as layer_utils
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+
+import mmd.torch
+from mmd._client import Client
+from mmd.vllm import _engine, _kv, _schedule
+from mmd.vllm._commit import adopt
+from mmd.vllm._config import refuse
+from mmd.vllm._engine import Engine, option
+from mmd.vllm._versions import Unsupported
+
+OURS = ("name", "socket", "load_format")
+
+
+@contextlib.contextmanager
+def _plain_gemm(active: bool) -> Iterator[None]:
+    """On CPUs vLLM has kernels keep packed copies of the weights, and drops the weights."""
+    if not active:
+        yield
+        return
+    original = layer_utils.dispatch_cpu_unquantized_gemm
+
+    def dispatch(layer: Any, remove_weight: bool) -> None:
+        del remove_weight
+        layer.cpu_linear = torch.nn.functional.linear
+
+    layer_utils.dispatch_cpu_unquantized_gemm = dispatch
+    try:
+        yield
+    finally:
+        layer_utils.dispatch_cpu_unquantized_gemm = original
+
+
+class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
+    """Loads and processes a checkpoint like the default loader, and gives the result to mmd.
+
+    --model-loader-extra-config takes "name", by which mmctl shows the engine (the model's),
+    "socket" (as mmd.Client does) and "load_format", how the checkpoint itself is read (auto). The
+    other options are those of the default loader.
+    """
+
+    def __init__(self, load_config: Any) -> None:
+        extra = dict(load_config.model_loader_extra_config or {})
+        self._name = option(extra, "name", str, None)
+        self._socket = option(extra, "socket", str, None)
+        inner = copy.copy(load_config)
+        inner.load_format = option(extra, "load_format", str, "auto")
+        inner.model_loader_extra_config = {key: value for key, value in extra.items()
+                                           if key not in OURS}
+        super().__init__(inner)
+
+    def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Any:
+        """The module on mmd's memory, its forward() a step, its layers behind gates."""
+        refuse(vllm_config)
+        _schedule.refuse(vllm_config.scheduler_config)
+        device = vllm_config.device_config.device
+        layers = model_config.get_total_num_hidden_layers()
+        name = self._name or pathlib.Path(str(model_config.model)).name
+        engine = _engine.begin(name, self._socket, _device_number())
+        try:
+            if engine.client.is_software != (torch.device(device).type == "cpu"):
+                raise Unsupported(f"mmd.vllm: vLLM computes on {device}, and mmd's driver is "
+                                  f"{engine.client.info.driver!r}")
+            with _plain_gemm(engine.client.is_software):
+                module = super().load_model(vllm_config, model_config, prefix)
+            engine.model, modules = adopt(module, engine.client, layers)
+        except BaseException:
+            _engine.forget()
+            raise
+        mmd.torch.gates(engine.model, modules)
+        _in_steps(module, engine)
+        _size_cache(vllm_config.cache_config, engine.client)
+        _kv.install()
+        _schedule.install()
+        return module
+
+    def load_weights(self, model: Any, model_config: Any) -> None:
+        """Fills a module with weights before they are mmd's; afterwards they are read-only."""
+        engine = _engine.current()
+        if engine is not None and engine.model is not None:
+            raise Unsupported("mmd.vllm: weights cannot be loaded again, mmd's are read-only: "
+                              "start the engine again")
+        super().load_weights(model, model_config)
+
+
+def _device_number() -> int:
+    return int(torch.cuda.current_device()) if torch.cuda.is_available() else 0
+
+
+def _size_cache(cache: Any, client: Client) -> None:
+    """The most KV that there may ever be: all of mmd's memory, unless the user has a limit.
+
+    vLLM would take what it finds free on the device, which is what mmd has left.
+    """
+    if cache.kv_cache_memory_bytes is None:
+        info = client.info
+        cache.kv_cache_memory_bytes = info.pool_pages * info.page_bytes
+
+
+def _in_steps(module: Any, engine: Engine) -> None:
+    """Each forward() is a step, again while it is void: keys and values have fixed places."""
+    forward = module.forward
+
+    @functools.wraps(forward)
+    def stepped(*args: Any, **kwargs: Any) -> Any:
+        engine.step.stream = mmd.torch.stream(engine.client)
+        result = engine.step.run(lambda: forward(*args, **kwargs))
+        engine.forwarded()
+        return result
+
+    module.forward = stepped
