@@ -313,9 +313,9 @@ MM_API int mm_model_load(struct mm_client *client, const char *dir,
  *
  * A memfd sealed against writing, growing and shrinking is known by its content: tenants that pass
  * the same bytes share one host copy. One that is not sealed is never shared; a file with a path is
- * known as by mm_model_load(). The descriptors may be closed, and a memfd's memory so be freed, when
- * the call has returned. Since version 0.3. Return: as mm_model_load(); -EINVAL n_layers is 0, or @n
- * is; -E2BIG; -EBADF; -EPERM not a file or memfd that mmd reads; -ESTALE changed while it was read.
+ * known as by mm_model_load(). The descriptors may be closed when the call has returned. Since 0.3.
+ * Return: as mm_model_load(); -EINVAL n_layers is 0, or @n is; -E2BIG; -EBADF; -EPERM not a file or
+ * memfd that mmd reads; -ESTALE changed while it was read.
  */
 MM_API int mm_model_load_files(struct mm_client *client, const int *fds, size_t n,
 			       const struct mm_model_opts *opts, struct mm_model **ret_model);

@@ -25,7 +25,7 @@ struct mm_content {
 	uint8_t digest[32]; /* of the data and where they are, or random */
 };
 
-/* What proves the file behind @fd, which has @links names. */
+/* Tells how the content of the file behind @fd, which has @links names, is proven. */
 enum mm_file_proof mm_content_proof(int fd, uint32_t links);
 
 /**

@@ -28,7 +28,7 @@ struct mm_file_stamp {
 	uint64_t mtime_ns, ctime_ns;
 };
 
-/* What says that two files have the same bytes. */
+/* The evidence that two files have the same bytes. */
 enum mm_file_proof {
 	MM_FILE_STAMPED, /* its stamp */
 	MM_FILE_SEALED,  /* its content, which nobody can change: a sealed memfd */
