@@ -256,7 +256,7 @@ struct mm_model_opts {
 	const struct mm_pack *packs; /* the packing list, in any order; copied */
 	size_t n_packs;              /* <= MM_LOAD_PACKS_MAX */
 	size_t pack_size;            /* = sizeof(struct mm_pack) */
-	uint32_t n_layers; /* since version 0.3: for mm_model_load_files() only, else 0 */
+	uint32_t n_layers;           /* since version 0.3: for mm_model_load_files() only, else 0 */
 	uint32_t reserved;
 };
 
