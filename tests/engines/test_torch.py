@@ -279,6 +279,65 @@ def test_compiled_with_half_of_the_chunks(daemon, connect):
     gc.collect()
 
 
+@pytest.mark.parametrize("kind", [torch.int8, torch.float8_e4m3fn], ids=["int8", "fp8"])
+def test_layout_of_an_engine(daemon, connect, kind):
+    """Fused matrices of eight bits and their scales: ids as with weights of one's own."""
+    d = daemon()
+    client, layers, width = connect(d), 8, 128
+    torch.manual_seed(3)
+    head, embed = torch.randn(64, width), torch.randn(64, width)
+    fused = [(torch.randn(3 * width, width) * 30).to(kind) for _ in range(layers)]
+    scale = [torch.rand(3 * width) / 300 for _ in range(layers)]
+    layout = client.layout(layers)
+    for name, value in (("head", head), ("embed", embed)):
+        mmd.torch.put(layout, name, value)
+    for n in range(layers):
+        # A view with gaps: it is put as it looks.
+        mmd.torch.put(layout, f"layers.{n}.qkv", fused[n].t().contiguous().t())
+        mmd.torch.put(layout, f"layers.{n}.scale", scale[n])
+    model = layout.commit()
+
+    ours = {t.name: mmd.torch.tensor(t) for t in model.tensors()}
+
+    own = {"head": head, "embed": embed}
+    for n in range(layers):
+        own |= {f"layers.{n}.qkv": fused[n], f"layers.{n}.scale": scale[n]}
+
+    def next_id(weights, out, begin, end):
+        x = sum(weights["embed"][n] for n in out[-8:])
+        for n in range(layers):
+            begin(n)
+            weight = weights[f"layers.{n}.qkv"].float() * weights[f"layers.{n}.scale"][:, None]
+            q, k, v = (weight @ x).chunk(3)
+            x = x + torch.tanh(q * k) + torch.sigmoid(v)
+            end(n)
+        return int((weights["head"] @ x).argmax())
+
+    want = [1]
+    for _ in range(12):
+        want.append(next_id(own, want, lambda n: None, lambda n: None))
+    assert len(set(want)) > 4, "the ids say little"
+    step, gated, deadline = mmd.Step(client), 0, time.monotonic() + limit(120)
+    plans = 0
+
+    def begin(n):
+        model.begin(n)
+        client.synchronize()
+
+    while gated < 20:
+        assert time.monotonic() < deadline, "no layers cycle"
+        d.ctl("plan", "set", "engine", "--layers", 1 + plans % 5, check=False)
+        plans += 1
+        out = [1]
+        while len(out) < len(want):
+            out.append(step.run(lambda: next_id(ours, out, begin, model.end)))
+            gated += step.info.gated > 0
+        assert out == want
+    print(f"torch: {kind}: {gated} steps with layers away, {plans} plans, ids identical")
+    ours.clear()
+    gc.collect()
+
+
 def test_in_steps(loaded):
     """Each call is a step; an exception in a layer abandons it, and the next call is right."""
     d, client, model = loaded()

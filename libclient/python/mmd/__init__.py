@@ -18,12 +18,13 @@ from mmd._arena import Arena, Owed
 from mmd._client import Client, ClientInfo, Event, EventKind, TurnMode
 from mmd._dlpack import Memory
 from mmd._error import Error, StepVoid
+from mmd._layout import Layout
 from mmd._library import library_version
 from mmd._mem import Allocation
 from mmd._model import Model, ModelInfo, Pack, Tensor
 from mmd._step import Running, Step, StepInfo
 from mmd._version import VERSION as __version__
 
-__all__ = ["Allocation", "Arena", "Client", "ClientInfo", "Error", "Event", "EventKind", "Memory",
-           "Model", "ModelInfo", "Owed", "Pack", "Running", "Step", "StepInfo", "StepVoid",
-           "Tensor", "TurnMode", "__version__", "library_version"]
+__all__ = ["Allocation", "Arena", "Client", "ClientInfo", "Error", "Event", "EventKind", "Layout",
+           "Memory", "Model", "ModelInfo", "Owed", "Pack", "Running", "Step", "StepInfo",
+           "StepVoid", "Tensor", "TurnMode", "__version__", "library_version"]

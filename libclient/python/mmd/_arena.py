@@ -30,9 +30,8 @@ class Arena:
     """The KV arena of a client, from Client.arena(). It lives as long as the client.
 
     It is `ranges` ranges of fixed addresses. Chunk c is c * chunk_bytes behind the begin of each
-    range; it is usable, in all ranges at once, or not: touching it then is a fault, unless the arena
-    is backed. What such addresses of a backed arena hold is the same at all of them, and means
-    nothing.
+    range; it is usable, in all ranges at once, or not: touching it then is a fault, unless the
+    arena is backed. What such addresses of a backed arena hold means nothing.
     """
 
     def __init__(self, client: Client, chunk_bytes: int, ranges: int, chunks: int,

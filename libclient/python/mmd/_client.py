@@ -21,6 +21,8 @@ from mmd._library import ffi, lib
 
 if TYPE_CHECKING:
     from mmd._arena import Arena
+    from mmd._layout import Layout
+    from mmd._layout import Layout
     from mmd._mem import Allocation
     from mmd._model import Model, Pack
 
@@ -421,6 +423,15 @@ class Client:
         self._model = Model(self, None if path is None else pathlib.Path(path), packs, files,
                             layers)
         return self._model
+
+    def layout(self, layers: int) -> Layout:
+        """Weights that the engine makes itself: put them, then commit them as the client's model.
+
+        layers: how many layers the tensors' names have. Never blocks; in a step or not.
+        """
+        from mmd._layout import Layout  # pylint: disable=import-outside-toplevel
+
+        return Layout(self, layers)
 
     def arena(self, chunk_bytes: int, ranges: int = 1, chunks: int = 1,
               share: int = 0, *, backed: bool = False, contiguous: bool = False) -> Arena:

@@ -23,11 +23,31 @@ import torch.utils.dlpack
 from mmd import _cdef, _library
 from mmd._client import Client
 from mmd._dlpack import Memory
+from mmd._layout import Layout
 from mmd._model import Model, Tensor
 from mmd._step import Step
 
-__all__ = ["Adopted", "Gates", "adopt", "allocator", "gates", "in_steps", "memory", "stream",
-           "tensor"]
+__all__ = ["Adopted", "Gates", "adopt", "allocator", "gates", "in_steps", "memory", "put",
+           "stream", "tensor"]
+
+DTYPES: Final = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16",
+                 torch.bfloat16: "BF16", torch.float8_e4m3fn: "F8_E4M3",
+                 torch.float8_e5m2: "F8_E5M2", torch.int8: "I8", torch.uint8: "U8",
+                 torch.int16: "I16", torch.int32: "I32", torch.int64: "I64", torch.bool: "BOOL",
+                 torch.complex64: "C64"}
+# DLPack 1.0 has no types for these.
+OCTETS: Final = {name: kind for kind, name in DTYPES.items()
+                 if kind in (torch.float8_e4m3fn, torch.float8_e5m2, torch.bool)}
+
+
+def put(layout: Layout, name: str, value: Any) -> None:
+    """Adds a torch tensor to a layout (Layout.put()); of a view what the view shows, contiguous."""
+    if value.dtype not in DTYPES:
+        raise ValueError(f"{name}: mmd has no type for {value.dtype}")
+    host = value.detach().to("cpu").contiguous()
+    octets = (ctypes.c_uint8 * (host.numel() * host.element_size())).from_address(host.data_ptr())
+    octets.owner = host  # it lives as long as the layout needs it
+    layout.put(name, octets, DTYPES[value.dtype], tuple(host.shape))
 
 
 def tensor(memory: Memory) -> Any:
@@ -36,7 +56,12 @@ def tensor(memory: Memory) -> Any:
     Weights are read-only: what writes to them gets a fault. A layer's weights are read in a step
     only, between the layer's begin and end. The tensor and its views keep the client alive.
     """
-    made = torch.utils.dlpack.from_dlpack(memory)
+    octets = OCTETS.get(memory.dtype)
+    if octets is not None:
+        memory_u8 = Memory(memory._client, memory.va, "U8", memory.shape, memory.writable)
+        made = torch.utils.dlpack.from_dlpack(memory_u8).view(octets)
+    else:
+        made = torch.utils.dlpack.from_dlpack(memory)
     if isinstance(memory, Tensor) and memory.flags & _cdef.MM_TENSOR_TRANSPOSED:
         return made.t()
     return made

@@ -5,13 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
-import pathlib
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,9 +15,6 @@ import mmd.torch
 from mmd._client import Client
 from mmd._model import Model
 from mmd.vllm._versions import Unsupported
-
-MEMORY: Final = "/dev/shm"
-FILE_BYTES: Final = 4 << 30
 
 
 class Weights(NamedTuple):
@@ -93,43 +86,13 @@ def _upright(module: Any) -> Iterator[None]:
             id(value), torch.nn.Parameter(value.detach().t(), requires_grad=False))
 
 
-def _files(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Parts of some GiB each: what is written is in host memory twice until mmd has it."""
-    part: dict[str, Any] = {}
-    total = 0
-    for name, value in tensors.items():
-        part[name] = value
-        total += value.numel() * value.element_size()
-        if total >= FILE_BYTES:
-            yield part
-            part, total = {}, 0
-    if part:
-        yield part
-
-
-def _write(folder: pathlib.Path, weights: Weights) -> None:
-    from safetensors.torch import save_file
-
-    (folder / "config.json").write_text(json.dumps({"num_hidden_layers": len(weights.layers)}))
-    index: dict[str, str] = {}
-    for number, part in enumerate(_files(weights.tensors)):
-        name = f"part-{number:05}.safetensors"
-        # Copies, unless they are in host memory already: parameters may be views of one another.
-        save_file({key: value.to("cpu").contiguous() for key, value in part.items()}, folder / name)
-        index.update(dict.fromkeys(part, name))
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-
-
 def commit(module: Any, client: Client, layers: int) -> tuple[Model, Weights]:
     """Gives the parameters of a module to mmd, which has them as a model then. Blocks."""
     weights = collect(module, layers)
-    memory = MEMORY if pathlib.Path(MEMORY).is_dir() else None
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="mmd-vllm.", dir=memory))
-    try:
-        _write(folder, weights)
-        return client.load(folder), weights
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    layout = client.layout(layers)
+    for name, value in weights.tensors.items():
+        mmd.torch.put(layout, name, value)
+    return layout.commit(), weights
 
 
 def adopt(module: Any, client: Client, layers: int) -> tuple[Model, list[Any]]:
