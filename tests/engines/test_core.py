@@ -146,6 +146,33 @@ def test_pack(daemon, connect, model_dirs):
     assert [member.va for member in members][0] == pack.va
 
 
+def test_share_of_kv(daemon, connect):
+    """Who declared a share gets it from who holds more; who did not, gets what is free."""
+    d = daemon(pool="1M")
+    first, second, third = connect(d, "first"), connect(d, "second"), connect(d, "third")
+    page = first.info.page_bytes
+    held = first.arena(page, chunks=64)
+    assert held.want(60, timeout=limit(60))
+    without, share = second.arena(page, chunks=64), third.arena(page, chunks=64, share=32)
+
+    def engines(arenas, wanted):
+        """What engines do in each of their steps, who never end a request."""
+        for arena in arenas:
+            chunks = arena.usable()
+            owed = arena.owed.chunks
+            if owed:
+                arena.release(chunks[:owed])
+            arena.client.hint(used=len(chunks) - owed, running=1, waiting=1, queued=32)
+            with contextlib.suppress(mmd.Error):
+                arena.want(60)
+        return wanted()
+
+    wait_until(lambda: engines((held, without), lambda: without.usable_count == 4), 60,
+               "what is free")
+    wait_until(lambda: engines((held, without, share), lambda: share.usable_count >= 32), 60,
+               "the share")
+
+
 def test_arena(loaded):
     _, client, _ = loaded()
     page = client.info.page_bytes

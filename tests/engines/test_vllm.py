@@ -244,6 +244,8 @@ def refused(errors, sentence):
     ({"async_scheduling": True}, "--load-format mmd needs --no-async-scheduling"),
     ({"model_loader_extra_config": {"socket": 3}}, "mmd.vllm: socket in "
      "--model-loader-extra-config is a str, not 3"),
+    ({"model_loader_extra_config": {"kv_share_bytes": "8G"}}, "mmd.vllm: kv_share_bytes in "
+     "--model-loader-extra-config is a int, not '8G'"),
 ])
 def test_what_is_refused(engine, daemon, options, sentence):
     errors = engine(daemon(), options=options).failure()

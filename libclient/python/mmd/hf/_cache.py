@@ -40,11 +40,12 @@ class Blocks:
     """
 
     def __init__(self, client: Client, config: Any, dtype: Any, max_tokens: int,
-                 block_tokens: int = BLOCK_TOKENS) -> None:
+                 block_tokens: int = BLOCK_TOKENS, share_tokens: int = 0) -> None:
         """Opens the client's arena. Blocks until mmd answers; not in a step.
 
         max_tokens: of all sequences together. block_tokens: the fewest tokens of a chunk, which are
-        more where the rounding to pages leaves room.
+        more where the rounding to pages leaves room. share_tokens: what it is entitled to while
+        others want more.
         """
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -57,7 +58,9 @@ class Blocks:
         self.shape = (self.layers, 2, heads, self.tokens, size)
         self.dtype = dtype
         self._client = client
-        self._arena = Arena(client, chunk_bytes, 1, max(1, math.ceil(max_tokens / self.tokens)), 0)
+        chunks = max(1, math.ceil(max_tokens / self.tokens))
+        self._arena = Arena(client, chunk_bytes, 1, chunks,
+                            min(chunks, math.ceil(share_tokens / self.tokens)))
         self._views: dict[int, Any] = {}
         self._used: dict[int, _Block] = {}
         self._caches: weakref.WeakSet[ArenaCache] = weakref.WeakSet()

@@ -73,13 +73,14 @@ def _dtype_of(module: Any, model: mmd.Model) -> Any:
 
 
 def load(path: str | os.PathLike[str], client: Client, *, max_tokens: int = MAX_TOKENS,
-         compiled: bool = False) -> Any:
+         share_tokens: int = 0, compiled: bool = False) -> Any:
     """Loads a causal model of transformers into mmd's memory. Blocks; not in a step.
 
     The module is made without weights, from config.json, and takes mmd's. Each forward is a step,
     repeated while void. generate() takes an ArenaCache of its own unless it is given another cache.
-    max_tokens: the most that all its caches hold. compiled: gates that torch.compile() keeps.
-    One thread at a time uses the module. unload() lets go of the client's memory again.
+    max_tokens: the most that all its caches hold. share_tokens: those of it that the model is
+    entitled to while others want more. compiled: gates that torch.compile() keeps. One thread at a
+    time uses the module. unload() lets go of the client's memory again.
     """
     config = transformers.AutoConfig.from_pretrained(path)
     model = client.load(path)
@@ -89,7 +90,7 @@ def load(path: str | os.PathLike[str], client: Client, *, max_tokens: int = MAX_
     mmd.torch.adopt(module, model)
     device = "cpu" if client.is_software else f"cuda:{client.device}"
     _fill_buffers(module, device)
-    blocks = Blocks(client, config, dtype, max_tokens)
+    blocks = Blocks(client, config, dtype, max_tokens, share_tokens=share_tokens)
     gates = mmd.torch.gates(model, _layers(module, model.info.n_layers), compiled)
     state = _State(client, blocks, gates)
     module._mmd = state

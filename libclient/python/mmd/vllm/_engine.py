@@ -50,6 +50,7 @@ class Engine:
         self.client = client
         self.model: Model | None = None
         self.arena: Arena | None = None
+        self.kv_share_bytes = 0
         self.blocks_per_chunk = 0
         self.blocks_count = 0
         self.step = Step(client)

@@ -106,7 +106,9 @@ def allocate(engine: Engine, config: Any, layout: Any,
     _specs(config)
     made = plan(config, layout, engine.client.info.page_bytes)
     # Backed: vLLM may read or write blocks that are in no list of its scheduler, such as in padding.
-    engine.arena = engine.client.arena(made.chunk_bytes, made.ranges, made.chunks, backed=True)
+    share = engine.kv_share_bytes // (made.chunk_bytes * made.ranges)
+    engine.arena = engine.client.arena(made.chunk_bytes, made.ranges, made.chunks,
+                                       min(share, made.chunks), backed=True)
     engine.blocks_per_chunk, engine.blocks_count = made.blocks_per_chunk, made.blocks
     engine.stats.chunks_limit = made.chunks
     try:

@@ -22,7 +22,7 @@ from mmd.vllm._config import refuse
 from mmd.vllm._engine import Engine, option
 from mmd.vllm._versions import Unsupported
 
-OURS = ("name", "socket", "load_format")
+OURS = ("name", "socket", "load_format", "kv_share_bytes")
 
 
 @contextlib.contextmanager
@@ -48,14 +48,18 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
     """Loads and processes a checkpoint like the default loader, and gives the result to mmd.
 
     --model-loader-extra-config takes "name", by which mmctl shows the engine (the model's),
-    "socket" (as mmd.Client does) and "load_format", how the checkpoint itself is read (auto). The
-    other options are those of the default loader.
+    "socket" (as mmd.Client does), "kv_share_bytes", the KV that the engine is entitled to while
+    others want more (0), and "load_format", how the checkpoint itself is read (auto). The other
+    options are those of the default loader.
     """
 
     def __init__(self, load_config: Any) -> None:
         extra = dict(load_config.model_loader_extra_config or {})
         self._name = option(extra, "name", str, None)
         self._socket = option(extra, "socket", str, None)
+        self._share_bytes = option(extra, "kv_share_bytes", int, 0)
+        if self._share_bytes < 0:
+            raise ValueError("mmd.vllm: kv_share_bytes in --model-loader-extra-config is negative")
         inner = copy.copy(load_config)
         inner.load_format = option(extra, "load_format", str, "auto")
         inner.model_loader_extra_config = {key: value for key, value in extra.items()
@@ -70,6 +74,7 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         layers = model_config.get_total_num_hidden_layers()
         name = self._name or pathlib.Path(str(model_config.model)).name
         engine = _engine.begin(name, self._socket, _device_number())
+        engine.kv_share_bytes = self._share_bytes
         try:
             if engine.client.is_software != (torch.device(device).type == "cpu"):
                 raise Unsupported(f"mmd.vllm: vLLM computes on {device}, and mmd's driver is "
