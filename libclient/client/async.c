@@ -133,13 +133,7 @@ static int submit_check(struct mm_client *c, struct mm_step *step, CUstream stre
 {
 	if (step->n_begun)
 		return mm_fail(c, -EINVAL, "layer %u has no end", step->begun[0].layer);
-	for (uint32_t i = 0; i < step->n_streams; i++)
-		if (step->streams[i] == stream)
-			return 0;
-	if (step->n_streams == MM_STEP_STREAMS)
-		return mm_fail(c, -E2BIG, "a step has at most %d streams", MM_STEP_STREAMS);
-	step->streams[step->n_streams++] = stream;
-	return 0;
+	return mm_step_stream_add(c, step, stream);
 }
 
 int mm_step_end_async(struct mm_client *client, void *stream, uint64_t *ret_step)

@@ -512,6 +512,8 @@ int mm_step_mine(struct mm_client *client, struct mm_step **ret_step);
 bool mm_context_borrow(struct mm_client *client);
 void mm_context_give_back(struct mm_client *client, bool borrowed);
 
+/* Has the step's end wait for @stream, too. Return: 0; -E2BIG. By the step's thread. */
+int mm_step_stream_add(struct mm_client *client, struct mm_step *step, CUstream stream);
 /* Marks the caller's step as closing, so that one thread only closes it; NULL: there is none. */
 struct mm_step *mm_step_claim(struct mm_client *client);
 /*

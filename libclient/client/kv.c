@@ -104,7 +104,7 @@ static int chunks_map(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32
 	return result;
 }
 
-/* The same; the filler takes the place of what is unmapped. */
+/* Maps or unmaps chunks; the filler takes the place of what is unmapped. */
 static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
 	MM_REQUIRES(mm_map_lock)
 {
@@ -328,7 +328,7 @@ int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const c
 
 /* ---- opening and freeing ---- */
 
-static uint32_t reservations(const struct mm_kv *kv)
+static uint32_t reservations_count(const struct mm_kv *kv)
 {
 	return kv->contiguous ? 1 : kv->ranges;
 }
@@ -348,7 +348,7 @@ void mm_kv_destroy(struct mm_kv *kv)
 	for (uint32_t i = 0; i < kv->chunks_max && kv->usable; i++)
 		if (kv->backed || bit_get(kv->usable, i))
 			chunks_map(kv, i, 1, NULL);
-	for (uint32_t i = 0; i < reservations(kv) && kv->va; i++)
+	for (uint32_t i = 0; i < reservations_count(kv) && kv->va; i++)
 		if (kv->va[i])
 			mm_mapper_unreserve(mapper, kv->va[i], reservation_pages(kv));
 	free(kv->va);
@@ -408,7 +408,7 @@ static int kv_reserve(struct mm_client *c, struct mm_kv *kv)
 		return -ENOMEM;
 	MM_CAPTURE_RELAXED(c);
 	mm_map_lock_take(&c->map_lock);
-	for (uint32_t i = 0; i < reservations(kv) && !r; i++)
+	for (uint32_t i = 0; i < reservations_count(kv) && !r; i++)
 		r = mm_mapper_reserve(&c->mapper, reservation_pages(kv), &kv->va[i]);
 	for (uint32_t i = 1; kv->contiguous && i < kv->ranges && !r; i++)
 		kv->va[i] = kv->va[0] + i * kv->chunks_max * kv->chunk_bytes;

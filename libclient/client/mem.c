@@ -170,7 +170,7 @@ static void turn_give(struct mm_client *c)
 	mm_client_lock_give(&c->lock);
 }
 
-static int refused(const struct mm_client *c, const struct mm_msg *reply, uint64_t bytes)
+static int alloc_refuse(const struct mm_client *c, const struct mm_msg *reply, uint64_t bytes)
 {
 	char want[MM_SIZE_TEXT_BYTES], there[MM_SIZE_TEXT_BYTES];
 
@@ -203,7 +203,7 @@ static int mem_request(struct mm_client *c, struct mm_mem *mem, uint64_t bytes)
 		return mm_fail(c, r, "mmd did not answer: %s", strerror(-r));
 	if (msg.result < 0) {
 		mem_drop(c, mem);
-		return refused(c, &msg, bytes);
+		return alloc_refuse(c, &msg, bytes);
 	}
 	r = mem_map(c, mem);
 	if (!r)

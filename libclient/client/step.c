@@ -440,8 +440,7 @@ int mm_step_abandon(struct mm_client *client, void *stream)
 	return r ? r : step_close(client, stream, true, NULL);
 }
 
-/* Return: 0; -E2BIG. */
-static int stream_join(struct mm_client *c, struct mm_step *step, CUstream stream)
+int mm_step_stream_add(struct mm_client *c, struct mm_step *step, CUstream stream)
 {
 	for (uint32_t i = 0; i < step->n_streams; i++)
 		if (step->streams[i] == stream)
@@ -457,7 +456,7 @@ int mm_step_join(struct mm_client *client, void *stream)
 	struct mm_step *step;
 	int r = mm_step_mine(client, &step);
 
-	return r ? r : stream_join(client, step, stream);
+	return r ? r : mm_step_stream_add(client, step, stream);
 }
 
 /* Not checked: no other thread uses a client that is being closed. */
@@ -587,7 +586,7 @@ int mm_layer_begin(struct mm_model *model, uint32_t layer, void *stream)
 	if (!r)
 		r = layer_begin_check(c, step, layer, stream);
 	if (!r)
-		r = stream_join(c, step, stream);
+		r = mm_step_stream_add(c, step, stream);
 	if (!r)
 		r = layers_pass_over(model, step, layer, stream);
 	if (r)

@@ -202,7 +202,7 @@ static bool node_ask(struct mm_ggml_run *run, const struct ggml_tensor *node)
 	return run->learning || stop_is(run, node->name);
 }
 
-static bool eval(struct ggml_tensor *node, bool ask, void *user)
+static bool node_eval(struct ggml_tensor *node, bool ask, void *user)
 {
 	struct mm_ggml_run *run = user;
 
@@ -291,7 +291,7 @@ int mm_ggml_run_open(struct mm_ggml *ggml, struct llama_context_params *params,
 		mm_ggml_run_close(run);
 		return mm_ggml_fail(ggml, r, "the driver makes no stream: %s", strerror(-r));
 	}
-	params->cb_eval = eval;
+	params->cb_eval = node_eval;
 	params->cb_eval_user_data = run;
 	*ret_run = run;
 	return 0;

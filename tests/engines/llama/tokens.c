@@ -141,7 +141,7 @@ static void *steps_break(void *arg)
 	return NULL;
 }
 
-static void decode(struct engine *e, struct llama_batch batch)
+static void batch_decode(struct engine *e, struct llama_batch batch)
 {
 	int r = e->run ? mm_ggml_decode(e->run, e->context, batch)
 		       : llama_decode(e->context, batch);
@@ -172,7 +172,7 @@ static llama_token token_best(const float *logits)
 	return best;
 }
 
-static void generate(struct engine *e, int steps)
+static void tokens_generate(struct engine *e, int steps)
 {
 	struct llama_batch batch = llama_batch_init(BATCH, 0, SEQS);
 	llama_token *ids = calloc((size_t)(SEQS * (steps + 1)), sizeof(*ids));
@@ -187,7 +187,7 @@ static void generate(struct engine *e, int steps)
 		last[s] = batch.n_tokens - 1;
 	}
 	for (int step = 0; step <= steps; step++) {
-		decode(e, batch);
+		batch_decode(e, batch);
 		for (int s = 0; s < SEQS; s++)
 			ids[s * (steps + 1) + step] =
 				token_best(llama_get_logits_ith(e->context, last[s]));
@@ -272,7 +272,7 @@ static int engine_run(const char *path, int steps, bool mmd, const char *act)
 	e.context = llama_init_from_model(e.model, params);
 	if (!e.context)
 		errx(1, "no context");
-	generate(&e, steps);
+	tokens_generate(&e, steps);
 	if (e.breaks) {
 		__atomic_store_n(&e.ending, true, __ATOMIC_RELAXED);
 		pthread_join(e.breaker, NULL);

@@ -14,7 +14,7 @@
 #define LONG (180 * MM_NS_PER_S)
 
 /* A step with all layers, which ends by itself once mmd has brought layer 3. */
-static uint64_t submit(struct fixture *f)
+static uint64_t submitted_step(struct fixture *f)
 {
 	uint64_t number = 0;
 
@@ -36,7 +36,7 @@ static void bring_layer_1(struct fixture *f)
 	peer_gate(f->peer, 1, MM_GATE_READY);
 }
 
-static int outcome(struct fixture *f, uint64_t number, uint64_t timeout_ns)
+static int step_outcome(struct fixture *f, uint64_t number, uint64_t timeout_ns)
 {
 	struct mm_step_info info = { .size = sizeof(info) };
 	int r = mm_step_wait(f->client, number, timeout_ns, &info);
@@ -52,21 +52,21 @@ static void test_two_at_once(void **state)
 	uint64_t first, second;
 
 	cycle_two(f);
-	first = submit(f);
-	assert_int_equal(outcome(f, first, 0), -ETIMEDOUT);
-	second = submit(f);
+	first = submitted_step(f);
+	assert_int_equal(step_outcome(f, first, 0), -ETIMEDOUT);
+	second = submitted_step(f);
 	assert_int_equal(second, first + 1);
 	assert_int_equal(mm_step_begin(f->client), -EBUSY);
 	bring_layer_3(f);
 	assert_int_equal(fixture_event(f, MM_EVENT_STEP_ENDED).count, 1);
 	assert_int_equal(shared(&f->peer->tenant->stats.steps), 1);
 	assert_int_equal(shared(&f->peer->gates->step_seq) % 2, 1);
-	assert_int_equal(outcome(f, second, 0), -ETIMEDOUT);
-	assert_int_equal(outcome(f, first, 0), 0);
-	assert_int_equal(outcome(f, first, 0), -ENOENT);
+	assert_int_equal(step_outcome(f, second, 0), -ETIMEDOUT);
+	assert_int_equal(step_outcome(f, first, 0), 0);
+	assert_int_equal(step_outcome(f, first, 0), -ENOENT);
 	bring_layer_1(f);
 	bring_layer_3(f);
-	assert_int_equal(outcome(f, second, LONG), 0);
+	assert_int_equal(step_outcome(f, second, LONG), 0);
 	assert_int_equal(shared(&f->peer->tenant->stats.steps), 2);
 	assert_int_equal(shared(&f->peer->gates->step_seq) % 2, 0);
 	peer_absent(f->peer, MM_OP_RESYNC, 1);
@@ -80,16 +80,16 @@ static void test_many(void **state)
 
 	cycle_two(f);
 	for (uint32_t i = 0; i < 100; i++) {
-		uint64_t number = submit(f);
+		uint64_t number = submitted_step(f);
 
 		if (i)
 			bring_layer_1(f);
 		bring_layer_3(f);
 		if (before)
-			assert_int_equal(outcome(f, before, LONG), 0);
+			assert_int_equal(step_outcome(f, before, LONG), 0);
 		before = number;
 	}
-	assert_int_equal(outcome(f, before, LONG), 0);
+	assert_int_equal(step_outcome(f, before, LONG), 0);
 	assert_int_equal(shared(&f->peer->tenant->stats.steps), 100);
 }
 
@@ -101,7 +101,7 @@ static void test_parked_by_itself(void **state)
 	uint64_t number;
 
 	cycle_two(f);
-	number = submit(f);
+	number = submitted_step(f);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
 	peer_absent(f->peer, MM_OP_PARKED, 30);
 	call_start(&begin, f, call_step_begin);
@@ -114,7 +114,7 @@ static void test_parked_by_itself(void **state)
 	peer_event(f->peer,
 		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3, .arg = { 1, 2 } });
 	assert_int_equal(call_join(&begin), 0);
-	assert_int_equal(outcome(f, number, LONG), 0);
+	assert_int_equal(step_outcome(f, number, LONG), 0);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 }
 
@@ -125,12 +125,12 @@ static void test_a_void_is_for_both(void **state)
 	uint64_t first, second;
 
 	cycle_two(f);
-	first = submit(f);
-	second = submit(f);
+	first = submitted_step(f);
+	second = submitted_step(f);
 	for (uint32_t i = 0; i < PEER_LAYERS; i++)
 		__atomic_fetch_or(&f->peer->gates->gate[i].word, MM_GATE_ABORT, __ATOMIC_SEQ_CST);
-	assert_int_equal(outcome(f, first, LONG), -ECANCELED);
-	assert_int_equal(outcome(f, second, LONG), -ECANCELED);
+	assert_int_equal(step_outcome(f, first, LONG), -ECANCELED);
+	assert_int_equal(step_outcome(f, second, LONG), -ECANCELED);
 }
 
 static void test_abandoned_behind_one(void **state)
@@ -139,15 +139,15 @@ static void test_abandoned_behind_one(void **state)
 	uint64_t first;
 
 	cycle_two(f);
-	first = submit(f);
+	first = submitted_step(f);
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_int_equal(mm_layer_begin(f->model, 0, f->stream), 0);
 	assert_int_equal(mm_step_abandon(f->client, f->stream), 0);
-	assert_int_equal(outcome(f, first, LONG), -ECANCELED);
+	assert_int_equal(step_outcome(f, first, LONG), -ECANCELED);
 	null_change(f, 3);
-	first = submit(f);
+	first = submitted_step(f);
 	bring_layer_3(f);
-	assert_int_equal(outcome(f, first, LONG), 0);
+	assert_int_equal(step_outcome(f, first, LONG), 0);
 }
 
 static void test_the_connection_ends(void **state)
@@ -156,12 +156,12 @@ static void test_the_connection_ends(void **state)
 	uint64_t first, second;
 
 	cycle_two(f);
-	first = submit(f);
-	second = submit(f);
+	first = submitted_step(f);
+	second = submitted_step(f);
 	peer_disconnect(f->peer);
-	assert_int_equal(outcome(f, first, LONG), -ECONNRESET);
-	assert_int_equal(outcome(f, second, LONG), -ECONNRESET);
-	assert_int_equal(outcome(f, second, LONG), -ENOENT);
+	assert_int_equal(step_outcome(f, first, LONG), -ECONNRESET);
+	assert_int_equal(step_outcome(f, second, LONG), -ECONNRESET);
+	assert_int_equal(step_outcome(f, second, LONG), -ENOENT);
 }
 
 /* Layers that the step leaves are passed over; one without an end is the engine's mistake. */

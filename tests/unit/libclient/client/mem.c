@@ -50,7 +50,8 @@ static void alloc_start(struct fixture *f, struct alloc *alloc, uint64_t bytes)
 	call_start(&alloc->call, f, alloc_run);
 }
 
-static void reply(struct fixture *f, const struct mm_msg *request, int result, uint64_t there)
+static void request_reply(struct fixture *f, const struct mm_msg *request, int result,
+			  uint64_t there)
 {
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_REPLY,
 					      .result = result,
@@ -71,7 +72,7 @@ static void grant(struct fixture *f, uint32_t entry, uint32_t pages, uint32_t fi
 		peer_map(f->peer, entry + i, ids[i] + 1);
 	}
 	peer_pages(f->peer, ids, pages);
-	reply(f, &request, 0, pages);
+	request_reply(f, &request, 0, pages);
 }
 
 static uint64_t alloc_now(struct fixture *f, uint32_t pages, uint32_t entry, uint32_t first)
@@ -151,7 +152,7 @@ static void test_refusals_have_a_sentence(void **state)
 
 	alloc_start(f, &alloc, 4 * PEER_PAGE_BYTES);
 	request = peer_expect(f->peer, MM_OP_MEM_ALLOC);
-	reply(f, &request, -EDQUOT, 3);
+	request_reply(f, &request, -EDQUOT, 3);
 	assert_int_equal(call_join(&alloc.call), -EDQUOT);
 	assert_string_equal(alloc.call.error, "256.0 KiB of memory: this tenant's share of the "
 					      "pool leaves 192.0 KiB");
@@ -159,7 +160,7 @@ static void test_refusals_have_a_sentence(void **state)
 	alloc_start(f, &alloc, 4 * PEER_PAGE_BYTES);
 	request = peer_expect(f->peer, MM_OP_MEM_ALLOC);
 	assert_int_equal(request.arg[0], MM_MAP_ENTRIES - 4);
-	reply(f, &request, -ENOSPC, 0);
+	request_reply(f, &request, -ENOSPC, 0);
 	assert_int_equal(call_join(&alloc.call), -ENOSPC);
 	assert_string_equal(alloc.call.error,
 			    "256.0 KiB of memory: mmd has 0 B free, and takes none from others "
@@ -197,7 +198,7 @@ static void test_one_request_at_a_time(void **state)
 	request = peer_expect(f->peer, MM_OP_MEM_ALLOC);
 	alloc_start(f, &second, 2 * PEER_PAGE_BYTES);
 	peer_absent(f->peer, MM_OP_MEM_ALLOC, 30);
-	reply(f, &request, -ENOSPC, 0);
+	request_reply(f, &request, -ENOSPC, 0);
 	assert_int_equal(call_join(&first.call), -ENOSPC);
 	grant(f, MM_MAP_ENTRIES - 2, 2, 0);
 	assert_int_equal(call_join(&second.call), 0);
@@ -213,7 +214,7 @@ static void test_not_mapped(void **state)
 	alloc_start(f, &alloc, PEER_PAGE_BYTES);
 	request = peer_expect(f->peer, MM_OP_MEM_ALLOC);
 	peer_map(f->peer, MM_MAP_ENTRIES - 1, 7);
-	reply(f, &request, 0, 1);
+	request_reply(f, &request, 0, 1);
 	assert_int_equal(call_join(&alloc.call), -EPROTO);
 	assert_int_equal(peer_expect(f->peer, MM_OP_MEM_FREE).arg[0], MM_MAP_ENTRIES - 1);
 	peer_map(f->peer, MM_MAP_ENTRIES - 1, 0);
