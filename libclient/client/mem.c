@@ -253,10 +253,8 @@ int mm_mem_alloc(struct mm_client *client, uint64_t bytes, uint32_t flags, uint6
 	r = turn_take(client, mem);
 	if (r) {
 		free(mem);
-		return mm_fail(client, r,
-			       r == -E2BIG ? "the map table has no room for %u pages"
-					   : "mmd did not answer in time, for %u pages",
-			       (uint32_t)(bytes / client->welcome.page_bytes));
+		return mm_fail(client, r, "%u pages: %s", pages_of(client, bytes),
+			       r == -E2BIG ? "the map table has no room" : strerror(-r));
 	}
 	r = mem_request(client, mem, bytes);
 	if (!r) {

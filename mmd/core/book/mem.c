@@ -69,7 +69,7 @@ int mm_c_mem_alloc(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	t->mem.wait.entry = entry;
 	t->mem.wait.pages = pages;
 	t->mem.wait.user_data = msg->user_data;
-	t->mem.wait.until_ns = c->now_ns + MM_MEM_WAIT_NS;
+	t->mem.wait.until_ns = c->now_ns + mm_c_time(c, MM_MEM_WAIT_NS);
 	return 0;
 }
 
