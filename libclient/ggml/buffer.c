@@ -54,7 +54,7 @@ static enum ggml_status tensor_init(ggml_backend_buffer_t buffer, struct ggml_te
 	return GGML_STATUS_SUCCESS;
 }
 
-/* The host's copy of a part of a tensor; NULL if mmd keeps it on a disk only. */
+/* The host's copy of a part of a tensor; NULL if there is no such part. */
 static const char *tensor_host(const struct mm_ggml *g, const struct ggml_tensor *t, size_t offset,
 			       size_t bytes)
 {
@@ -76,7 +76,7 @@ static void tensor_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
 	const char *host = tensor_host(g, t, offset, bytes);
 
 	g->compared++;
-	if (host && memcmp(host, data, bytes) != 0 && !g->differs[0])
+	if ((!host || memcmp(host, data, bytes) != 0) && !g->differs[0])
 		snprintf(g->differs, sizeof(g->differs), "%s", t->name);
 }
 
@@ -87,10 +87,8 @@ static void tensor_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t
 	const char *host = tensor_host(g, t, offset, bytes);
 
 	/* The host's copy: on the device the layer may be away. */
-	if (host)
-		memcpy(data, host, bytes);
-	else
-		memset(data, 0, bytes);
+	GGML_ASSERT(host && "a part of a tensor that it does not have");
+	memcpy(data, host, bytes);
 }
 
 /* Weights are never cleared. */

@@ -22,6 +22,27 @@ static int client_check(struct mm_ggml *g)
 	return 0;
 }
 
+/*
+ * llama.cpp reads weights as it likes, also while their layer is away: from the host's copy, which
+ * a model has that mmd does not keep on a disk.
+ */
+static int store_check(struct mm_ggml *g, const char *path)
+{
+	char name[MM_TENSOR_NAME_BYTES];
+	struct mm_tensor tensor = { .size = sizeof(tensor) };
+	uint64_t bytes;
+	int r = mm_model_tensor_at(g->model, 0, name, sizeof(name), &tensor);
+
+	if (r)
+		return mm_ggml_fail(g, r, "%s: the model has no tensor", path);
+	if (!mm_model_store(g->model, name, &bytes))
+		return mm_ggml_fail(g, -ENOTSUP,
+				    "%s: mmd keeps this model on a disk: host memory for it "
+				    "(--host-store-max) is needed",
+				    path);
+	return 0;
+}
+
 int mm_ggml_open(struct mm_client *client, const char *path, struct mm_ggml **ret_ggml,
 		 char *errbuf, size_t errbuf_bytes)
 {
@@ -39,6 +60,8 @@ int mm_ggml_open(struct mm_client *client, const char *path, struct mm_ggml **re
 	r = client_check(g);
 	if (!r)
 		r = mm_ggml_weights_load(g, path);
+	if (!r)
+		r = store_check(g, path);
 	if (r) {
 		if (errbuf && errbuf_bytes)
 			snprintf(errbuf, errbuf_bytes, "%s", g->error);

@@ -23,8 +23,7 @@
  *            state cannot be taken back (recurrent ones) fails where a step is void.
  * Ownership: the caller frees in the order runs, llama's contexts and model, then mm_ggml_close(),
  *            then the client.
- * Threading: one thread at a time for each run, and for each struct mm_ggml; runs of one model may
- *            be used by threads of their own.
+ * Threading: one thread at a time uses a model and its runs.
  * Errors:    negative errno; mm_ggml_error() is the sentence. Nothing is logged.
  * Source:    ggml-backend-impl.h (buffer types), llama.h (tensor_buft_overrides, cb_eval).
  */
@@ -54,8 +53,8 @@ struct mm_ggml_run;
  * Blocks until the weights are on the device. For that time the host holds them twice: in mmd's
  * store, which tenants of the same weights share, and in a memfd.
  * Return: 0; -ENOENT, -EACCES the file; -EBADMSG it is no GGUF file, or its tensors do not make up
- * layers 0 to n; -ENOTSUP it is split, or the CPU backend cannot read the device's memory; what
- * mm_model_load() returns.
+ * layers 0 to n; -ENOTSUP it is split, or the CPU backend cannot read the device's memory, or mmd
+ * keeps the model on a disk; what mm_model_load_files() returns.
  */
 int mm_ggml_open(struct mm_client *client, const char *path, struct mm_ggml **ret_ggml,
 		 char *errbuf, size_t errbuf_bytes);

@@ -123,6 +123,15 @@ def test_other_file_is_refused(daemon, gguf, tmp_path):
     assert done.returncode == 1 and "not a tensor of the file" in done.stderr, done.stderr
 
 
+def test_model_on_a_disk_is_refused(daemon, gguf, tmp_path):
+    """llama.cpp reads weights of layers that are away: there must be a host copy to read."""
+    path, _ = gguf
+    d = daemon(pool="16M", extra=["--chunk", "64K", "--stage", "1M", "--host-store-max", "1200K",
+                                  "--store-dir", tmp_path])
+    done = tokens("mmd", path, 1, env=environment(d))
+    assert done.returncode == 1 and "keeps this model on a disk" in done.stderr, done.stderr
+
+
 def test_bad_files(daemon, gguf, tmp_path):
     path, _ = gguf
     env = environment(daemon(pool="16M"))
