@@ -44,7 +44,7 @@
 /* The feature bits of mm/types.h that this version knows. */
 #define MM_FEAT_KNOWN                                                                            \
 	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
-	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM)
+	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_GROUP)
 
 #define MM_SESSION_BYTES 16
 #define MM_REASON_BYTES  416
@@ -152,6 +152,12 @@ enum mm_op {
 	 */
 	MM_OP_MEM_ALLOC,
 	MM_OP_MEM_FREE, /* first entry; pages (already unmapped) -> REPLY */
+	/*
+	 * With MM_FEAT_GROUP. Name of the group, 24 bytes in three arguments, NUL-padded; rank |
+	 * size << 32 -> MM_FD_GROUP, then REPLY; GROUP_READY when all ranks have joined
+	 */
+	MM_OP_GROUP_JOIN,
+	MM_OP_GROUP_MAPPED, /* chunk of a KV_GRANT: it is mapped -> GROUP_USABLE */
 	MM_OP_COUNT
 };
 
@@ -175,9 +181,13 @@ enum mm_ev {
 	 * count towards it; 0 = unknown
 	 */
 	MM_EV_KV_RECLAIM,
-	MM_EV_SWAPPED,    /* of a SWAP: user_data; lot, free again; result: 0 = all was copied */
-	MM_EV_TURN_BEGIN, /* serial; quantum, ns */
-	MM_EV_TURN_END,   /* serial; deadline, CLOCK_MONOTONIC ns; result < 0: it is over */
+	MM_EV_SWAPPED,      /* of a SWAP: user_data; lot, free again; result: 0 = all was copied */
+	MM_EV_TURN_BEGIN,   /* serial; quantum, ns */
+	MM_EV_TURN_END,     /* serial; deadline, CLOCK_MONOTONIC ns; result < 0: it is over */
+	MM_EV_GROUP_READY,  /* number of ranks: all have joined */
+	MM_EV_GROUP_USABLE, /* chunk: all ranks have mapped it */
+	MM_EV_GROUP_DROP,   /* chunk that did not become usable -> KV_RELEASE */
+	MM_EV_GROUP_LEFT,   /* rank that has left the group, which grants nothing any more */
 	MM_EV_COUNT
 };
 
@@ -310,6 +320,38 @@ static_assert(offsetof(struct mm_gate_region, gate) == 64, "ABI");
 #define MM_GATE_REGION_BYTES_MIN 65536 /* of the first version */
 static_assert(sizeof(struct mm_gate_region) >= MM_GATE_REGION_BYTES_MIN, "ABI");
 
+/* ---- group region: what the ranks of one group tell each other; mmd reads nothing of it ---- */
+
+#define MM_GROUP_RANKS_MAX  16
+#define MM_GROUP_NAME_BYTES 24
+#define MM_GROUP_STEPS      8
+
+/*
+ * How the last steps of a rank ended. Step n, from 1 on, is at n % MM_GROUP_STEPS, as n << 8 | enum
+ * mm_group_outcome; 0: none. Written by the rank alone, once it has nothing of the step enqueued
+ * any more.
+ */
+struct mm_group_slot {
+	uint64_t ended[MM_GROUP_STEPS];
+	uint64_t reserved[8];
+};
+static_assert(sizeof(struct mm_group_slot) == 128, "ABI");
+
+enum mm_group_outcome {
+	MM_GROUP_DONE = 1, /* its results count, if those of all ranks do */
+	MM_GROUP_VOID,     /* its gates were aborted, or it broke off */
+	MM_GROUP_FAILED    /* the device failed */
+};
+
+struct mm_group_region {
+	uint32_t ended; /* futex: counts the outcomes that were written */
+	uint32_t reserved[31];
+	struct mm_group_slot slot[MM_GROUP_RANKS_MAX]; /* by rank */
+};
+static_assert(offsetof(struct mm_group_region, slot) == 128, "ABI");
+#define MM_GROUP_REGION_BYTES_MIN 2176 /* of the first version */
+static_assert(sizeof(struct mm_group_region) >= MM_GROUP_REGION_BYTES_MIN, "ABI");
+
 /* ---- socket: fd messages, mmd -> tenant ---- */
 
 #define MM_FD_BATCH_MAX 64 /* fds in one message; SCM_RIGHTS itself allows 253 */
@@ -318,6 +360,7 @@ enum mm_fd_kind {
 	MM_FD_PAGES = 1, /* fd i is the exported page page_id[i] */
 	MM_FD_STORE,     /* one fd, read-only: the host store or its directory (struct mm_dir) */
 	MM_FD_LOAD,      /* one fd: SOCK_SEQPACKET channel to load (struct mm_load_file) */
+	MM_FD_GROUP,     /* one fd: what the ranks of a group share (struct mm_group_region) */
 };
 
 struct mm_fd_batch { /* of any kind; one MM_OP_FDS_ACK acknowledges it */

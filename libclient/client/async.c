@@ -183,6 +183,14 @@ static void device_look(struct mm_client *c, struct mm_step *step)
 	__atomic_store_n(&step->marks, 0, __ATOMIC_RELEASE);
 }
 
+/* A step of a rank is over when all ranks have ended it, or this one cannot know. */
+static bool step_ended_everywhere(const struct mm_client *c, const struct mm_step *step)
+	MM_REQUIRES(mm_client_lock)
+{
+	return !step->group_step || c->dead || c->group.left || step->error ||
+	       mm_group_all_ended(c, step->group_step);
+}
+
 /* Takes the outcome of @number into *@ret. Return: 0; -EAGAIN it runs still; -ENOENT. */
 static int outcome_take(struct mm_client *c, uint64_t number, struct mm_step *ret, int *ret_dead)
 {
@@ -193,10 +201,11 @@ static int outcome_take(struct mm_client *c, uint64_t number, struct mm_step *re
 	step = step_of(c, number);
 	if (!step)
 		r = -ENOENT;
-	else if (step->ended) {
+	else if (step->ended && step_ended_everywhere(c, step)) {
 		ret->info = step->info;
 		ret->error = step->error;
 		ret->aborted = step->aborted;
+		ret->group_step = step->group_step;
 		step->submitted = false;
 		mm_event_drop(c, MM_EVENT_STEP_ENDED, 1);
 		r = 0;
@@ -211,13 +220,18 @@ static void end_wait(struct mm_client *c, uint64_t number, uint64_t deadline_ns)
 {
 	const struct timespec until = mm_timespec(MM_MIN(deadline_ns, mm_now_ns() + LOOK_NS));
 	struct mm_step *step;
+	uint64_t elsewhere = 0;
 	int r = 0;
 
 	mm_client_lock_take(&c->lock);
 	step = step_of(c, number);
 	if (step && !step->ended)
 		r = mm_client_lock_wait_until(&c->lock, &c->changed, &until);
+	else if (step)
+		elsewhere = step->group_step;
 	mm_client_lock_give(&c->lock);
+	if (elsewhere)
+		mm_group_wait(c, elsewhere, MM_MIN(deadline_ns, mm_now_ns() + LOOK_NS));
 	if (!r || !step)
 		return;
 	device_look(c, step);
@@ -236,6 +250,13 @@ static int outcome_return(struct mm_client *c, const struct mm_step *step, int d
 			       mm_gpu_strerror(c->gpu, (CUresult)step->error));
 	if (step->aborted)
 		return mm_fail(c, -ECANCELED, "the gates were aborted: repeat the step");
+	if (step->group_step) {
+		int r = mm_group_wait(c, step->group_step, UINT64_MAX);
+
+		r = r ? r : mm_group_outcome(c, step->group_step);
+		if (r)
+			return r;
+	}
 	if (ret_info)
 		mm_sized_write(ret_info, &step->info, sizeof(step->info));
 	return 0;

@@ -125,8 +125,9 @@ client_create(const struct mm_client_opts *opts) MM_NO_THREAD_SAFETY_ANALYSIS
 	c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
 	c->timeout_ns = opts->timeout_ns ? opts->timeout_ns : TIMEOUT_DEFAULT_NS;
 	c->no_void = opts->flags & MM_CLIENT_NO_VOID;
-	c->sock = c->load_fd = c->store_fd = MM_FD_NONE;
+	c->sock = c->load_fd = c->store_fd = c->group_fd = MM_FD_NONE;
 	c->tenant_region = c->mmd_region = c->gate_region = MM_REGION_NULL;
+	c->group.region = MM_REGION_NULL;
 	c->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	c->mark_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -321,6 +322,8 @@ static void client_free(struct mm_client *c)
 	mm_region_done(&c->tenant_region);
 	mm_region_done(&c->mmd_region);
 	mm_region_done(&c->gate_region);
+	mm_region_done(&c->group.region);
+	mm_close_fd(&c->group_fd);
 	mm_close_fd(&c->load_fd);
 	mm_close_fd(&c->store_fd);
 	mm_close_fd(&c->sock);

@@ -96,4 +96,5 @@ void mm_fork_close_fds(struct mm_client *client)
 	mm_close_fd(&client->mark_fd);
 	mm_close_fd(&client->load_fd);
 	mm_close_fd(&client->store_fd);
+	mm_close_fd(&client->group_fd);
 }

@@ -91,6 +91,8 @@ struct mm_kv {
 	uint64_t filler_va;
 	uint64_t generation; /* written with the lock, read atomically without */
 	uint64_t *usable MM_PT_GUARDED_BY(mm_client_lock); /* bitmap, by chunk */
+	/* Bitmap of chunks that are mapped here, and not yet on all ranks of the group. */
+	uint64_t *pending MM_PT_GUARDED_BY(mm_client_lock);
 	uint32_t n_usable MM_GUARDED_BY(mm_client_lock);
 	/* The demand: chunks in all, as mmd knows it. */
 	uint32_t wanted MM_GUARDED_BY(mm_client_lock);
@@ -141,6 +143,7 @@ struct mm_step {
 	uint32_t n_timed; /* waits between events[2 * i] and events[2 * i + 1] */
 	uint32_t n_events;
 	CUevent *events;
+	uint64_t group_step; /* its number on all ranks of the group; 0: there is none */
 	/* A step that runs on after its thread has let go of it (async.c). */
 	struct mm_client *client;
 	uint64_t number;
@@ -158,6 +161,7 @@ struct mm_step {
 
 struct mm_ending { /* of a step */
 	CUresult res;
+	bool abandoned; /* by the engine */
 	bool aborted;
 	int dead;
 };
@@ -169,6 +173,24 @@ struct mm_sampling {    /* which steps report how long they waited */
 	uint32_t n;        /* samples under this plan; counts up to SAMPLES_FIRST */
 	uint32_t skipped;  /* steps since the last sample */
 	bool graphs;       /* a step was replayed: graphs are in use */
+};
+
+enum mm_client_group_state {
+	MM_CLIENT_GROUP_NONE,
+	MM_CLIENT_GROUP_JOINING,
+	MM_CLIENT_GROUP_JOINED
+};
+
+struct mm_client_group {
+	uint32_t state; /* enum mm_client_group_state; written with the lock, read atomically */
+	/* Constant from JOINED on. */
+	char name[MM_GROUP_NAME_BYTES + 1];
+	uint32_t rank, size;
+	struct mm_region region;
+	struct mm_group_region *shared;
+	bool complete MM_GUARDED_BY(mm_client_lock);  /* all ranks have joined */
+	uint32_t left MM_GUARDED_BY(mm_client_lock);  /* 1 + a rank that has left; 0: none has */
+	uint64_t steps MM_GUARDED_BY(mm_client_lock); /* begun so far */
 };
 
 struct mm_client {
@@ -251,6 +273,7 @@ struct mm_client {
 	/* Channel to load, and store, that arrived and were not taken yet. */
 	int load_fd MM_GUARDED_BY(mm_client_lock);
 	int store_fd MM_GUARDED_BY(mm_client_lock);
+	int group_fd MM_GUARDED_BY(mm_client_lock);
 	int refused_result MM_GUARDED_BY(mm_client_lock);
 	enum mm_refusal refused_why MM_GUARDED_BY(mm_client_lock);
 
@@ -259,6 +282,8 @@ struct mm_client {
 	struct mm_mem *mem MM_GUARDED_BY(mm_client_lock);
 	/* A call of mm_mem_alloc() waits for mmd. */
 	bool mem_asking MM_GUARDED_BY(mm_client_lock);
+
+	struct mm_client_group group;
 
 	int event_fd;
 	uint32_t events_first MM_GUARDED_BY(mm_client_lock);
@@ -441,10 +466,33 @@ int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 int mm_kv_on_grant(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_kv_on_usable(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_kv_on_drop(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 /* How many chunks are to be given back now. @kv may be NULL. */
 uint32_t mm_kv_count_owed(const struct mm_kv *kv) MM_REQUIRES(mm_client_lock);
 /* Maps the chunks that were granted: before any other event is handled, and after the last. */
 int mm_kv_take_grants(struct mm_client *client, const char **ret_text);
+
+/*
+ * Whether mmd has granted it, and the device has mapped it. With the lock, or while the arena is
+ * being freed.
+ */
+bool mm_kv_is_mapped(const struct mm_kv *kv, uint32_t chunk);
+/* Maps @n chunks by @table, or unmaps them if it is NULL. */
+int mm_kv_chunks_map(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
+	MM_REQUIRES(mm_map_lock);
+/*
+ * Maps the filler where chunks from @chunk on have no page. The device may refuse that: then it is
+ * tried again with the next change, for the whole arena.
+ */
+int mm_kv_chunks_fill(struct mm_kv *kv, uint32_t chunk, uint32_t n) MM_REQUIRES(mm_map_lock);
+/* Words of a bitmap. */
+static inline size_t mm_kv_words(uint32_t bits)
+{
+	return mm_div_up(bits, 64);
+}
+
+/* ---- kv_open.c ---- */
 
 /* Unmaps the whole arena and frees it. */
 void mm_kv_destroy(struct mm_kv *kv) MM_REQUIRES(mm_map_lock);
@@ -468,6 +516,29 @@ int mm_swap_on_swapped(struct mm_client *client, const struct mm_msg *msg, const
 /* Whether a list in progress has a piece in @chunk. @swap may be NULL. */
 bool mm_swap_names(const struct mm_swap *swap, uint32_t chunk) MM_REQUIRES(mm_client_lock);
 void mm_swap_destroy(struct mm_swap *swap);
+
+/* ---- group.c ---- */
+
+int mm_group_on_ready(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_group_on_left(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+/* Whether the client is a rank of a group, and has what it shares with the others. */
+static inline bool mm_group_is_joined(const struct mm_client *c)
+{
+	return __atomic_load_n(&c->group.state, __ATOMIC_ACQUIRE) == MM_CLIENT_GROUP_JOINED;
+}
+/*
+ * Whether a rank may begin a step; waits for a rank that is several steps behind. Return: 0;
+ * -ENOTCONN not all have joined; -EPIPE one has left; the errno of a dead connection.
+ */
+int mm_group_may_begin(struct mm_client *client) MM_EXCLUDES(mm_client_lock);
+/* Tells the other ranks how the step ended here: nothing of it is enqueued any more. */
+void mm_group_step_ended(struct mm_client *client, uint64_t step, enum mm_group_outcome outcome);
+bool mm_group_all_ended(const struct mm_client *client, uint64_t step);
+/* Waits until all ranks have ended @step. Return: 0; -EPIPE; -ETIMEDOUT; dead connection. */
+int mm_group_wait(struct mm_client *client, uint64_t step, uint64_t deadline_ns)
+	MM_EXCLUDES(mm_client_lock);
+/* For a step that all have ended. Return: 0 it counts; -ECANCELED; -EIO. */
+int mm_group_outcome(struct mm_client *client, uint64_t step);
 
 /* ---- turn.c ---- */
 

@@ -35,9 +35,9 @@ bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk)
 	return chunk < kv->chunks_max && bit_get(kv->usable, chunk);
 }
 
-static size_t bitmap_words(uint32_t bits)
+bool mm_kv_is_mapped(const struct mm_kv *kv, uint32_t chunk)
 {
-	return mm_div_up(bits, WORD_BITS);
+	return bit_get(kv->usable, chunk) || bit_get(kv->pending, chunk);
 }
 
 /*
@@ -56,11 +56,7 @@ static struct mm_span chunks_span(const struct mm_kv *kv, uint32_t range, uint32
 	};
 }
 
-/*
- * Maps the filler where chunks from @chunk on have no page. The device may refuse that: then it is
- * tried again with the next change, for the whole arena.
- */
-static int chunks_fill(struct mm_kv *kv, uint32_t chunk, uint32_t n) MM_REQUIRES(mm_map_lock)
+int mm_kv_chunks_fill(struct mm_kv *kv, uint32_t chunk, uint32_t n)
 {
 	uint32_t step = kv->ranges == 1 ? n : 1;
 	int r = 0;
@@ -79,13 +75,11 @@ static void holes_fill(struct mm_kv *kv, uint32_t chunk, uint32_t n) MM_REQUIRES
 {
 	if (!kv->backed)
 		return;
-	kv->holes = kv->holes ? chunks_fill(kv, 0, kv->chunks_max) != 0
-			      : chunks_fill(kv, chunk, n) != 0;
+	kv->holes = kv->holes ? mm_kv_chunks_fill(kv, 0, kv->chunks_max) != 0
+			      : mm_kv_chunks_fill(kv, chunk, n) != 0;
 }
 
-/* Maps @n chunks by @table, or unmaps them if it is NULL. */
-static int chunks_map(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
-	MM_REQUIRES(mm_map_lock)
+int mm_kv_chunks_map(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
 {
 	int result = 0;
 
@@ -100,7 +94,7 @@ static int chunks_map(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32
 			break;
 	}
 	if (result && table)
-		chunks_map(kv, chunk, n, NULL);
+		mm_kv_chunks_map(kv, chunk, n, NULL);
 	return result;
 }
 
@@ -108,7 +102,7 @@ static int chunks_map(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32
 static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
 	MM_REQUIRES(mm_map_lock)
 {
-	int r = chunks_map(kv, chunk, n, table);
+	int r = mm_kv_chunks_map(kv, chunk, n, table);
 
 	holes_fill(kv, chunk, n);
 	return r;
@@ -152,28 +146,49 @@ static struct mm_kv *grant_find(struct mm_client *c, uint64_t chunk) MM_REQUIRES
 
 	mm_client_lock_take(&c->lock);
 	kv = c->kv;
-	if (kv && (chunk >= kv->chunks_max || bit_get(kv->usable, (uint32_t)chunk)))
+	if (kv && (chunk >= kv->chunks_max || mm_kv_is_mapped(kv, (uint32_t)chunk)))
 		kv = NULL;
 	mm_client_lock_give(&c->lock);
 	return kv;
+}
+
+/* The engine learns of @n chunks whose bits were set. */
+static void chunks_are_usable(struct mm_kv *kv, uint32_t n) MM_REQUIRES(mm_client_lock)
+{
+	struct mm_client *c = kv->client;
+
+	kv->n_usable += n;
+	kv->granted += n;
+	generation_count(kv);
+	mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = n });
+	pthread_cond_broadcast(&c->changed);
 }
 
 static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, uint32_t n,
 		       int result) MM_REQUIRES(mm_map_lock)
 {
 	mm_client_lock_take(&c->lock);
-	if (result) {
+	if (result)
 		demand_denied(c, kv->n_usable + 1, -ENOSPC);
-	} else {
-		for (uint32_t i = 0; i < n; i++)
-			bit_flip(kv->usable, chunk + i);
-		kv->n_usable += n;
-		kv->granted += n;
-		generation_count(kv);
-		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = n });
-		pthread_cond_broadcast(&c->changed);
-	}
+	for (uint32_t i = 0; !result && i < n; i++)
+		bit_flip(mm_group_is_joined(c) ? kv->pending : kv->usable, chunk + i);
+	if (!result && !mm_group_is_joined(c))
+		chunks_are_usable(kv, n);
 	mm_client_lock_give(&c->lock);
+}
+
+/* A rank says what it has mapped; the chunks are usable once all ranks have said so. */
+static int mapped_send(struct mm_client *c, uint64_t chunk, uint32_t n, const char **ret_text)
+{
+	struct mm_msg msg = { .opcode = MM_OP_GROUP_MAPPED };
+	int r = 0;
+
+	*ret_text = "mmd takes no requests any more";
+	for (uint32_t i = 0; i < n && !r && mm_group_is_joined(c); i++) {
+		msg.arg[0] = chunk + i;
+		r = mm_link_push(c, &msg);
+	}
+	return r;
 }
 
 static int grant_take(struct mm_client *c, uint64_t chunk, const char **ret_text)
@@ -204,7 +219,7 @@ static struct mm_kv *run_find(struct mm_client *c, uint64_t first, uint32_t n)
 	if (kv && (kv->ranges != 1 || first >= kv->chunks_max || n > kv->chunks_max - first))
 		kv = NULL;
 	for (uint32_t i = 0; kv && i < n; i++)
-		if (bit_get(kv->usable, (uint32_t)first + i))
+		if (mm_kv_is_mapped(kv, (uint32_t)first + i))
 			kv = NULL;
 	mm_client_lock_give(&c->lock);
 	return kv;
@@ -235,7 +250,9 @@ static int grant_one(struct mm_client *c, uint64_t chunk, const char **ret_text)
 	mm_map_lock_take(&c->map_lock);
 	r = c->closing ? 0 : grant_take(c, chunk, ret_text);
 	mm_map_lock_give(&c->map_lock);
-	if (!r || r == -EPROTO)
+	if (!r)
+		return mapped_send(c, chunk, 1, ret_text);
+	if (r == -EPROTO)
 		return r;
 	/* The device did not map it. No side broke the protocol; the chunk is released. */
 	mm_client_lock_take(&c->lock);
@@ -254,7 +271,7 @@ int mm_kv_take_grants(struct mm_client *client, const char **ret_text)
 
 	client->granted.n = 0;
 	if (n > 1 && grant_run(client, first, n))
-		return 0;
+		return mapped_send(client, first, n, ret_text);
 	for (uint32_t i = 0; !r && i < n; i++)
 		r = grant_one(client, first + i, ret_text);
 	return r;
@@ -326,203 +343,51 @@ int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const c
 	return 0;
 }
 
-/* ---- opening and freeing ---- */
+/* ---- events of a group ---- */
 
-static uint32_t reservations_count(const struct mm_kv *kv)
+int mm_kv_on_usable(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
-	return kv->contiguous ? 1 : kv->ranges;
-}
+	struct mm_kv *kv;
+	bool known = true;
 
-static uint64_t reservation_pages(const struct mm_kv *kv)
-{
-	return (uint64_t)kv->chunks_max * kv->pages_per_range * (kv->contiguous ? kv->ranges : 1);
-}
-
-void mm_kv_destroy(struct mm_kv *kv)
-{
-	struct mm_mapper *mapper;
-
-	if (!kv)
-		return;
-	mapper = &kv->client->mapper;
-	for (uint32_t i = 0; i < kv->chunks_max && kv->usable; i++)
-		if (kv->backed || bit_get(kv->usable, i))
-			chunks_map(kv, i, 1, NULL);
-	for (uint32_t i = 0; i < reservations_count(kv) && kv->va; i++)
-		if (kv->va[i])
-			mm_mapper_unreserve(mapper, kv->va[i], reservation_pages(kv));
-	free(kv->va);
-	free(kv->usable);
-	free(kv);
-}
-
-static void kv_unref(struct mm_kv **kv)
-{
-	struct mm_client *c = *kv ? (*kv)->client : NULL;
-	uint64_t filler;
-
-	if (!c)
-		return;
-	MM_CAPTURE_RELAXED(c);
-	filler = (*kv)->filler_va;
-	mm_map_lock_take(&c->map_lock);
-	mm_kv_destroy(*kv);
-	mm_map_lock_give(&c->map_lock);
-	if (filler)
-		mm_mem_free(c, filler);
-}
-
-static int kv_opts_check(struct mm_client *c, const struct mm_kv_opts *opts, struct mm_kv *ret_kv)
-{
-	uint64_t page_bytes = c->welcome.page_bytes;
-	uint64_t pages, entries;
-
-	if (opts->flags & ~(MM_KV_BACKED | MM_KV_CONTIGUOUS))
-		return mm_fail(c, -EINVAL, "opts: flags that this library does not know");
-	if (!opts->chunk_bytes || opts->chunk_bytes % page_bytes)
-		return mm_fail(c, -EINVAL, "opts: chunk_bytes must be a multiple of %llu",
-			       (unsigned long long)page_bytes);
-	if (!opts->chunks_max)
-		return mm_fail(c, -EINVAL, "opts: chunks_max is 0");
-	pages = opts->chunk_bytes / page_bytes;
-	ret_kv->ranges = opts->ranges ? opts->ranges : 1;
-	if (__builtin_mul_overflow(pages, ret_kv->ranges, &entries) ||
-	    __builtin_mul_overflow(entries, opts->chunks_max, &entries) ||
-	    entries > MM_MAP_ENTRIES - MM_MAP_KV_BASE)
-		return mm_fail(c, -E2BIG, "opts: more than %d pages in all; use larger pages",
-			       MM_MAP_ENTRIES - MM_MAP_KV_BASE);
-	ret_kv->chunk_bytes = opts->chunk_bytes;
-	ret_kv->chunks_max = opts->chunks_max;
-	ret_kv->pages_per_range = (uint32_t)pages;
-	ret_kv->contiguous = opts->flags & MM_KV_CONTIGUOUS;
-	return 0;
-}
-
-static int kv_reserve(struct mm_client *c, struct mm_kv *kv)
-{
-	int r = 0;
-
-	kv->va = calloc(kv->ranges, sizeof(*kv->va));
-	kv->usable = calloc(bitmap_words(kv->chunks_max), sizeof(*kv->usable));
-	if (!kv->va || !kv->usable || mm_fault("kv.reserve"))
-		return -ENOMEM;
-	MM_CAPTURE_RELAXED(c);
-	mm_map_lock_take(&c->map_lock);
-	for (uint32_t i = 0; i < reservations_count(kv) && !r; i++)
-		r = mm_mapper_reserve(&c->mapper, reservation_pages(kv), &kv->va[i]);
-	for (uint32_t i = 1; kv->contiguous && i < kv->ranges && !r; i++)
-		kv->va[i] = kv->va[0] + i * kv->chunks_max * kv->chunk_bytes;
-	mm_map_lock_give(&c->map_lock);
-	return r;
-}
-
-/* The page of memory behind all that is not granted, mapped there. */
-static int filler_map(struct mm_client *c, struct mm_kv *kv)
-{
-	int r;
-
-	MM_CAPTURE_RELAXED(c);
-	mm_map_lock_take(&c->map_lock);
-	r = c->closing ? -ECONNRESET : mm_mem_page(c, kv->filler_va, &kv->filler);
-	kv->backed = !r;
-	if (!r)
-		r = chunks_fill(kv, 0, kv->chunks_max);
-	mm_map_lock_give(&c->map_lock);
-	return r ? mm_fail(c, r == -ECONNRESET ? r : -EIO,
-			   "the device does not map the arena's filler: %s", strerror(-r))
-		 : 0;
-}
-
-/*
- * The arena is installed before it is declared: grants may arrive before the reply is handled.
- * Return: 0; -EEXIST; -E2BIG.
- */
-static int kv_install(struct mm_client *c, struct mm_kv *kv)
-{
-	uint32_t entries = kv->chunks_max * kv->ranges * kv->pages_per_range;
-	int r = 0;
-
-	mm_client_lock_take(&c->lock);
-	if (c->kv)
-		r = mm_fail(c, -EEXIST, "this client has an arena already");
-	else if (mm_mem_lowest(c) - MM_MAP_KV_BASE < entries)
-		r = mm_fail(c, -E2BIG,
-			    "opts: %u pages in all, and memory of mm_mem_alloc() leaves %u",
-			    entries, mm_mem_lowest(c) - MM_MAP_KV_BASE);
-	else
-		c->kv = kv;
-	mm_client_lock_give(&c->lock);
-	return r;
-}
-
-static void kv_uninstall(struct mm_client *c)
-{
-	mm_client_lock_take(&c->lock);
-	c->kv = NULL;
-	mm_client_lock_give(&c->lock);
-}
-
-static int arena_declare(struct mm_client *c, const struct mm_kv *kv, uint32_t share_chunks)
-{
-	struct mm_msg msg = { .opcode = MM_OP_KV_DECLARE,
-			      .arg = { kv->chunk_bytes, kv->ranges, kv->chunks_max,
-				       share_chunks } };
-	int r = mm_link_call(c, &msg);
-
-	if (r)
-		return mm_fail(c, r, "mmd did not answer: %s", strerror(-r));
-	if (msg.result < 0)
-		return mm_fail(c, msg.result, "mmd refused the arena: %s", strerror(-msg.result));
-	return 0;
-}
-
-int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct mm_kv **ret_kv)
-{
-	mm_cleanup(kv_unref) struct mm_kv *kv = NULL;
-	struct mm_kv_opts copy;
-	int r = mm_enter(client);
-
-	if (r)
-		return r;
-	if (mm_sized_read(opts, MM_V1_KV_OPTS, &copy, sizeof(copy)))
-		return mm_fail(client, -EINVAL, "opts: " MM_SIZE_TEXT);
-	kv = calloc(1, sizeof(*kv));
-	if (!kv)
-		return mm_fail(client, -ENOMEM, "out of memory");
-	kv->client = client;
-	r = kv_opts_check(client, &copy, kv);
-	if (r)
-		return r;
-	if (kv_reserve(client, kv))
-		return mm_fail(client, -ENOMEM, "no addresses for the arena");
-	if (copy.flags & MM_KV_BACKED)
-		r = mm_mem_alloc(client, client->welcome.page_bytes, 0, &kv->filler_va);
-	if (r)
-		return r;
-	r = kv_install(client, kv);
-	if (r)
-		return r;
-	r = kv->filler_va ? filler_map(client, kv) : 0;
-	if (!r)
-		r = arena_declare(client, kv, copy.share_chunks);
-	if (r) {
-		/*
-		 * After -ETIMEDOUT grants may still arrive: the arena stays, unused, until the end.
-		 */
-		if (r == -ETIMEDOUT)
-			kv = NULL;
-		else
-			kv_uninstall(client);
-		return r;
+	mm_client_lock_take(&client->lock);
+	kv = client->kv;
+	if (kv)
+		known = msg->arg[0] < kv->chunks_max;
+	/* The engine may have heard of it from another rank, and have released it by now. */
+	if (kv && known && bit_get(kv->pending, (uint32_t)msg->arg[0])) {
+		bit_flip(kv->pending, (uint32_t)msg->arg[0]);
+		bit_flip(kv->usable, (uint32_t)msg->arg[0]);
+		chunks_are_usable(kv, 1);
 	}
-	*ret_kv = kv;
-	kv = NULL;
-	return 0;
+	mm_client_lock_give(&client->lock);
+	*ret_text = "mmd named a chunk that the arena does not have";
+	return known ? 0 : -EPROTO;
 }
 
-uint64_t mm_kv_range_va(const struct mm_kv *kv, uint32_t range)
+/* Releases a chunk that did not become usable: no engine knows of it. */
+int mm_kv_on_drop(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
-	return range < kv->ranges ? kv->va[range] : 0;
+	const uint32_t chunk = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX);
+	struct mm_kv *kv;
+
+	mm_map_lock_take(&client->map_lock);
+	mm_client_lock_take(&client->lock);
+	kv = client->kv;
+	if (kv && (chunk >= kv->chunks_max || !bit_get(kv->pending, chunk)))
+		kv = NULL;
+	if (kv) {
+		bit_flip(kv->pending, chunk);
+		kv->released++;
+		reclaim_settle(kv);
+	}
+	mm_client_lock_give(&client->lock);
+	/* A chunk that the device does not unmap stays charged. */
+	if (kv && chunk_apply(kv, chunk, NULL))
+		kv = NULL;
+	mm_map_lock_give(&client->map_lock);
+	*ret_text = "mmd takes no requests any more";
+	return kv ? send_release(client, chunk) : 0;
 }
 
 /* ---- growing and shrinking ---- */
@@ -604,7 +469,7 @@ int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
 uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words)
 {
 	struct mm_client *c = kv->client;
-	size_t have = bitmap_words(kv->chunks_max);
+	size_t have = mm_kv_words(kv->chunks_max);
 	uint32_t n;
 
 	mm_client_lock_take(&c->lock);
@@ -624,6 +489,12 @@ static int chunks_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, uin
 
 	for (i = 0; i < n && !r; i++) {
 		*ret_chunk = chunks[i];
+		/* The engine heard of it from another rank, before mmd told this one. */
+		if (chunks[i] < kv->chunks_max && bit_get(kv->pending, chunks[i])) {
+			bit_flip(kv->pending, chunks[i]);
+			bit_flip(kv->usable, chunks[i]);
+			kv->n_usable++;
+		}
 		/* One that is named twice is not usable any more. */
 		if (!mm_kv_is_usable(kv, chunks[i]))
 			r = -ENOENT;
@@ -651,7 +522,9 @@ static int release_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, ui
 	mm_client_lock_take(&c->lock);
 	r = chunks_mark(kv, chunks, n, ret_chunk);
 	if (!r) {
-		*ret_wanted = kv->wanted > kv->n_usable ? kv->n_usable : 0;
+		/* The demand of a group is what its ranks have left. */
+		*ret_wanted =
+			kv->wanted > kv->n_usable && !mm_group_is_joined(c) ? kv->n_usable : 0;
 		kv->n_usable -= n;
 		kv->released += n;
 		generation_count(kv);

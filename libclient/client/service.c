@@ -24,7 +24,7 @@ static bool batch_is_valid(const struct mm_fd_batch *batch, size_t len)
 {
 	return len == sizeof(*batch) && batch->magic == MM_ABI_MAGIC && batch->seq &&
 	       batch->count && batch->count <= MM_FD_BATCH_MAX && !batch->reserved &&
-	       batch->kind >= MM_FD_PAGES && batch->kind <= MM_FD_LOAD &&
+	       batch->kind >= MM_FD_PAGES && batch->kind <= MM_FD_GROUP &&
 	       (batch->kind == MM_FD_PAGES || batch->count == 1);
 }
 
@@ -64,6 +64,9 @@ static int batch_take(struct mm_client *c, const struct mm_fd_batch *batch, int 
 		return pages_import(c, batch, fds);
 	case MM_FD_STORE:
 		fd_keep(c, &c->store_fd, fds[0]);
+		return 0;
+	case MM_FD_GROUP:
+		fd_keep(c, &c->group_fd, fds[0]);
 		return 0;
 	default:
 		fd_keep(c, &c->load_fd, fds[0]);
@@ -248,6 +251,10 @@ static int (*const event_handlers[MM_EV_COUNT])(struct mm_client *, const struct
 	[MM_EV_SWAPPED] = mm_swap_on_swapped,
 	[MM_EV_TURN_BEGIN] = mm_turn_on_begin,
 	[MM_EV_TURN_END] = mm_turn_on_end,
+	[MM_EV_GROUP_READY] = mm_group_on_ready,
+	[MM_EV_GROUP_USABLE] = mm_kv_on_usable,
+	[MM_EV_GROUP_DROP] = mm_kv_on_drop,
+	[MM_EV_GROUP_LEFT] = mm_group_on_left,
 };
 
 static int ring_drain(struct mm_client *c, uint32_t ready, const char **ret_text)

@@ -116,6 +116,15 @@ static struct mm_step *step_own(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 	return NULL;
 }
 
+/* An open step of any thread that does not run on, or NULL: a rank has one at a time. */
+static struct mm_step *step_any(struct mm_client *c) MM_REQUIRES(mm_client_lock)
+{
+	for (struct mm_step *step = c->step_list; step; step = step->next)
+		if (step->open && !step->submitted)
+			return step;
+	return NULL;
+}
+
 /* The open step of any thread if there is exactly one that does not run on, or NULL. */
 static struct mm_step *step_only(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
@@ -191,6 +200,7 @@ static void step_open(struct mm_client *c, struct mm_step *step) MM_REQUIRES(mm_
 	step->gated = step->n_timed = 0;
 	step->times = NULL;
 	step->captured = step->replayed = step->unknown = false;
+	step->group_step = mm_group_is_joined(c) ? ++c->group.steps : 0;
 	step->times_all = mm_steps_in_window(&c->steps);
 	step->due = mm_times_due(c);
 	mm_steps_begin(&c->steps);
@@ -219,16 +229,27 @@ static int step_wait(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 	return r ? r : c->dead;
 }
 
+static const char *step_busy_text(const struct mm_step *own, bool ranked)
+{
+	if (!own)
+		return "two steps of this thread are not waited for: mm_step_wait()";
+	return ranked ? "a rank has one step open at a time: end it first"
+		      : "this thread has a step open: end it first";
+}
+
 int mm_step_begin(struct mm_client *client)
 {
 	struct mm_step *step = NULL, *own;
+	const bool ranked = mm_group_is_joined(client);
 	int r = mm_enter(client);
 
+	if (!r && ranked)
+		r = mm_group_may_begin(client);
 	if (r)
 		return r;
 	mm_client_lock_take(&client->lock);
 	/* With a step open it could wait for ever: a plan change waits for that step. */
-	own = step_own(client);
+	own = ranked ? step_any(client) : step_own(client);
 	r = own || steps_are_many(client) ? -EBUSY : step_wait(client);
 	if (!r)
 		step = step_get(client);
@@ -236,9 +257,7 @@ int mm_step_begin(struct mm_client *client)
 		step_open(client, step);
 	mm_client_lock_give(&client->lock);
 	if (r == -EBUSY)
-		return mm_fail(client, r,
-			       own ? "this thread has a step open: end it first"
-				   : "two steps of this thread are not waited for: mm_step_wait()");
+		return mm_fail(client, r, "%s", step_busy_text(own, ranked));
 	if (r == -ETIMEDOUT)
 		return mm_fail(
 			client, r,
@@ -359,6 +378,14 @@ void mm_step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 		step_seq_advance(c);
 	e->dead = c->dead;
 	mm_step_unlock(c, &out);
+	if (!step->group_step)
+		return;
+	if (e->res)
+		mm_group_step_ended(c, step->group_step, MM_GROUP_FAILED);
+	else
+		mm_group_step_ended(c, step->group_step,
+				    e->aborted || broke_off || e->abandoned ? MM_GROUP_VOID
+									    : MM_GROUP_DONE);
 }
 
 struct mm_step *mm_step_claim(struct mm_client *c)
@@ -402,14 +429,17 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 		      struct mm_step_info *ret_info)
 {
 	struct mm_step *step = mm_step_claim(c);
+	struct mm_ending e = { .abandoned = abandon };
 	struct mm_step_info info;
-	struct mm_ending e;
+	uint64_t ranked;
 	bool broken;
+	int r = 0;
 
 	if (!step)
 		return mm_fail(c, -EINVAL, "no step is open");
 	broken = step_break_off(c, step, stream, abandon);
 	info = step_sync(c, step, stream, &e.res);
+	ranked = step->group_step;
 	mm_step_shut(c, step, broken, &info, &e);
 	if (!e.dead && e.aborted && c->no_void)
 		e.dead = mm_step_end_await(c);
@@ -419,9 +449,14 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 		return mm_fail(c, -EIO, "the device failed: %s", mm_gpu_strerror(c->gpu, e.res));
 	if (e.aborted && !abandon)
 		return mm_fail(c, -ECANCELED, "the gates were aborted: repeat the step");
-	if (ret_info)
+	/* The rank that abandons a step may be the one for which the others wait. */
+	if (ranked && !abandon)
+		r = mm_group_wait(c, ranked, UINT64_MAX);
+	if (ranked && !abandon && !r)
+		r = mm_group_outcome(c, ranked);
+	if (!r && ret_info)
 		mm_sized_write(ret_info, &info, sizeof(info));
-	return 0;
+	return r;
 }
 
 int mm_step_end(struct mm_client *client, void *stream, struct mm_step_info *ret_info)

@@ -35,6 +35,7 @@
 #define MM_NO_PAGE               UINT32_MAX
 #define MM_LAYER_WORDS           16 /* a bit per layer */
 #define MM_NO_TENANT             UINT32_MAX
+#define MM_NO_CHUNK              UINT32_MAX
 
 #define MM_WEIGHT_DEFAULT 100
 #define MM_WEIGHT_MAX     10000
@@ -275,6 +276,42 @@ int mm_core_on_model(struct mm_core *core, uint64_t now_ns, uint32_t tenant, uin
 		     uint64_t store_bytes, const struct mm_core_group *groups, uint32_t n_groups);
 /* xfer has measured how long the transfer of a layer takes (the planner's T_T). */
 void mm_core_on_streamed(struct mm_core *core, uint32_t tenant, uint64_t layer_ns);
+
+/* ---- ranks of a group (group.h) ---- */
+
+/*
+ * The tenant becomes a rank of a group: from now on it is granted only chunks that the group
+ * offers. 0; -EBUSY: it has declared its arena, or joined the turns; -EINVAL: no such tenant.
+ */
+int mm_core_rank_begin(struct mm_core *core, uint32_t tenant);
+
+/* The orders of a group for the arena of one of its ranks. */
+struct mm_core_rank {
+	uint32_t offer;   /* the only chunk that it may be granted now; MM_NO_CHUNK: none */
+	uint32_t most;    /* chunks that are of use to it; UINT32_MAX: all that it wants */
+	uint32_t wanted;  /* its demand */
+	bool wants_anew;  /* that is a new demand, which has not been denied */
+	int deny;         /* 0, or the error with which its demand is to be denied */
+	uint32_t reclaim; /* chunks to be reclaimed from it until reclaim_until_ns; 0: no change */
+	uint64_t reclaim_until_ns;
+};
+void mm_core_rank_order(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
+			const struct mm_core_rank *order);
+
+/* The arena of a tenant. */
+struct mm_core_kv {
+	uint32_t chunks_max; /* 0: not declared */
+	uint32_t held, wanted;
+	uint32_t demands;  /* number of demands that it has sent so far */
+	uint32_t reclaims; /* number of reclaims of the core so far, without those of the group */
+	uint32_t reclaim;  /* chunks of the last one that were not released yet */
+	uint64_t reclaim_until_ns;
+	uint64_t releases;   /* number of releases so far */
+	int denied;          /* 0, or the error with which this demand was denied */
+	const uint64_t *map; /* a bit per chunk that it holds; valid until the next event */
+};
+/* False: no such tenant, or it is ending. */
+bool mm_core_kv(const struct mm_core *core, uint32_t tenant, struct mm_core_kv *ret_kv);
 
 /* ---- requests of the operator ---- */
 

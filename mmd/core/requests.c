@@ -34,6 +34,7 @@ static int request_kv_want(struct mm_core *c, struct mm_c_tenant *t, const struc
 	if (!t->kv.declared || msg->arg[0] > t->kv.chunks_max)
 		return MM_E_PROTOCOL;
 	mm_c_demand_set(c, t, (uint32_t)msg->arg[0]);
+	t->demand->requests++;
 	return 0;
 }
 

@@ -380,6 +380,7 @@ static json_t *tenant_json(const struct mm_session *s)
 		tenant_turns_fill(&t, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
+	json_object_set_new(tenant, "group", mm_session_group_json(s));
 	mm_json_put_u64(tenant, "swap_refused_bytes", s->swap_refused_bytes & INT64_MAX);
 	mm_json_put_u64(tenant, "store", s->store ? s->store->id : 0);
 	weights_fill(s, tenant);
@@ -727,7 +728,7 @@ static json_t *plan_refuse(struct mm_rpc_error *error, const struct mm_session *
 static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
-	struct mm_session *s;
+	struct mm_session *s, *refused;
 	uint32_t max = 0, slots;
 	int32_t alpha;
 	int r;
@@ -741,12 +742,11 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 	s = tenant_find(shell, params, error);
 	if (!s)
 		return NULL;
-	r = mm_core_plan_set(s->pool->core, mm_now_ns(), s->tenant, alpha, slots, &max);
-	mm_pool_settle(s->pool);
+	r = mm_session_plan_set(s, alpha, slots, &max, &refused);
 	if (r == MM_E_RANGE)
-		return plan_refuse(error, s, alpha, slots, max);
+		return plan_refuse(error, refused, alpha, slots, max);
 	if (r != 0)
-		return mm_rpc_fail(error, MM_RPC_FAILED, "%s: it has no model yet", s->name);
+		return mm_rpc_fail(error, MM_RPC_FAILED, "%s: it has no model yet", refused->name);
 	return json_pack("{s:i,s:I,s:s,s:o,s:o}", "schema", SCHEMA, "tenant", (json_int_t)s->tenant,
 			 "name", s->name, "alpha_by_hand",
 			 alpha < 0 ? json_null() : json_integer(alpha), "slots_by_hand",

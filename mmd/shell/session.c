@@ -200,6 +200,8 @@ static void request_handle(struct mm_session *s, const struct mm_msg *msg)
 	uint64_t now = mm_now_ns();
 	int r = 0;
 
+	if (msg->opcode == MM_OP_BYE)
+		mm_session_group_leave(s, false);
 	switch (msg->opcode) {
 	case MM_OP_NOP:
 		break;
@@ -212,6 +214,10 @@ static void request_handle(struct mm_session *s, const struct mm_msg *msg)
 	case MM_OP_SWAP_OPEN:
 	case MM_OP_SWAP:
 		r = mm_session_swap_request(s, now, msg);
+		break;
+	case MM_OP_GROUP_JOIN:
+	case MM_OP_GROUP_MAPPED:
+		r = mm_session_group_request(s, msg);
 		break;
 	default:
 		r = mm_core_on_request(s->pool->core, now, s->tenant, msg);
@@ -405,6 +411,7 @@ static void session_close(struct mm_session *s)
 	s->state = MM_SESSION_CLOSED;
 	s->ending = NULL;
 	s->busy = false;
+	mm_session_group_leave(s, true);
 	mm_core_on_disconnect(s->pool->core, mm_now_ns(), tenant);
 	mm_pool_settle(s->pool);
 }

@@ -38,6 +38,7 @@
 
 struct mm_pool;
 struct mm_shell;
+struct mm_shell_group;
 struct mm_store;
 
 enum mm_session_state { MM_SESSION_FREE, MM_SESSION_HELLO, MM_SESSION_OPEN, MM_SESSION_CLOSED };
@@ -77,6 +78,9 @@ struct mm_session {
 	bool dead;          /* its process is dead, and that was not reported to the core yet */
 	bool stopped_check_due;  /* the core has asked whether its process is stopped */
 	uint64_t open_user_data; /* from the MODEL_OPEN under way */
+
+	struct mm_shell_group *group; /* of which it is a rank; NULL: none */
+	uint32_t rank;
 
 	uint64_t load; /* id of its running load; 0 = none */
 	unsigned int load_deaths;

@@ -206,6 +206,7 @@ static void shell_iterate(struct mm_shell *shell)
 	for (int i = 0; i < ITERATION_ROUNDS_MAX && again; i++) {
 		workers_service(shell, now);
 		again = mm_sessions_service(shell, now);
+		again |= mm_groups_settle(shell, now);
 	}
 	workers_service(shell, now);
 	shell_check_ready(shell);
@@ -224,6 +225,8 @@ static uint64_t shell_deadline(const struct mm_shell *shell)
 	uint64_t at = MM_MIN(mm_sessions_deadline(shell), mm_kchan_deadline(&shell->keeper));
 
 	at = MM_MIN(at, mm_peerlog_deadline(&shell->peerlog));
+	if (shell->groups.again)
+		return 0;
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		at = MM_MIN(at, mm_pool_deadline(&shell->pool[i]));
 	return at;

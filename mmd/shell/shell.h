@@ -20,6 +20,7 @@
 #include "mmd/core/core.h"
 #include "mmd/common/kchan.h"
 #include "mmd/common/loop.h"
+#include "mmd/shell/groups.h"
 #include "mmd/shell/peerlog.h"
 #include "mmd/shell/pool.h"
 #include "mmd/shell/quota.h"
@@ -39,6 +40,7 @@ struct mm_shell {
 	struct mm_fd_budget fd_budget;
 	struct mm_session session[MM_SESSIONS_MAX];
 	uint32_t n_sessions; /* the most that its pools can have */
+	struct mm_groups groups;
 	struct mm_admin admin;
 	struct mm_peerlog peerlog;
 	uint64_t started_ns;

@@ -14,6 +14,7 @@ MM_FEAT_KV_SWAP: Final = 32
 MM_FEAT_RESUME: Final = 64
 MM_FEAT_DEMAND: Final = 128
 MM_FEAT_MEM: Final = 256
+MM_FEAT_GROUP: Final = 1024
 MM_LAYERS_MAX: Final = 1023
 MM_LOAD_FILES_MAX: Final = 256
 MM_LOAD_PACKS_MAX: Final = 64
@@ -176,4 +177,6 @@ int mm_gate_times_open(struct mm_model *model, struct mm_gate_times **ret_times)
 int mm_step_capture(struct mm_client *client, struct mm_gate_times *times);
 int mm_step_replay(struct mm_client *client, struct mm_gate_times *times);
 _Bool mm_step_wants_times(struct mm_client *client);
+int mm_group_join(struct mm_client *client, const char *name, uint32_t rank, uint32_t size,
+    uint64_t timeout_ns);
 """

@@ -37,10 +37,12 @@ int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct
 }
 
 /* Returns the lowest chunk that is not held; the caller has checked that there is one. */
-static uint32_t lowest_free_chunk(const struct mm_c_tenant *t)
+static uint32_t chunk_to_give(const struct mm_c_tenant *t)
 {
 	uint32_t word = 0;
 
+	if (t->kv.grouped)
+		return t->kv.offer;
 	while (t->kv.held_map[word] == UINT64_MAX)
 		word++;
 	return word * 64 + (uint32_t)__builtin_ctzll(~t->kv.held_map[word]);
@@ -48,9 +50,10 @@ static uint32_t lowest_free_chunk(const struct mm_c_tenant *t)
 
 void mm_c_kv_give(struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint32_t chunk = lowest_free_chunk(t);
+	uint32_t chunk = chunk_to_give(t);
 
-	mm_assert(chunk < t->kv.chunks_max);
+	mm_assert(chunk < t->kv.chunks_max && !mm_c_kv_holds(t, chunk));
+	t->kv.offer = MM_NO_CHUNK;
 	for (uint32_t i = 0; i < t->kv.chunk_pages; i++) {
 		uint32_t page = mm_c_page_reserve(c, t);
 

@@ -27,6 +27,10 @@ struct mm_c_kv {
 	uint32_t share;
 	uint32_t held;
 	uint64_t releases; /* number of release requests so far */
+	/* A rank is granted what its group says (group.h). */
+	bool grouped;
+	uint32_t offer; /* the only chunk that it may be granted next; MM_NO_CHUNK: none */
+	uint32_t most;  /* chunks that it can use: what it wants beyond is no demand */
 	uint64_t held_map[MM_KV_ENTRIES / 64];
 };
 

@@ -38,6 +38,7 @@ void mm_c_demand_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
 		mm_c_kv_requeue(c, t);
 	t->demand->wanted = chunks;
 	t->demand->answered = false;
+	t->demand->error = 0;
 }
 
 void mm_c_demand_released(struct mm_c_tenant *t)
@@ -59,6 +60,8 @@ uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t)
 {
 	uint32_t want = MM_MIN(t->demand->wanted, t->demand->wanted_max);
 
+	if (t->kv.grouped)
+		want = MM_MIN(want, t->kv.most);
 	if (t->life != MM_LIFE_LIVE || t->kicked || !t->kv.declared)
 		return 0;
 	return want > t->kv.held ? want - t->kv.held : 0;
@@ -69,6 +72,9 @@ uint32_t mm_c_kv_due(const struct mm_core *c, const struct mm_c_tenant *t)
 	uint32_t most = c->market->targets.tenant[mm_c_index(c, t)].kv_most;
 	uint32_t unmet = mm_c_kv_unmet(t);
 
+	/* A rank of a group gets one chunk after the other, as the group offers them. */
+	if (t->kv.grouped)
+		unmet = MM_MIN(unmet, t->kv.offer != MM_NO_CHUNK);
 	return most > t->kv.held ? MM_MIN(unmet, most - t->kv.held) : 0;
 }
 
@@ -79,8 +85,14 @@ void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error)
 		return;
 	if (!mm_c_burst(c))
 		return;
+	mm_c_kv_deny_now(c, t, error);
+}
+
+void mm_c_kv_deny_now(struct mm_core *c, struct mm_c_tenant *t, int error)
+{
 	t->demand->answered = true;
 	t->demand->denied_ns = c->now_ns;
+	t->demand->error = error;
 	c->stats.denials++;
 	mm_c_event_send(c, t,
 			&(struct mm_msg){ .opcode = MM_EV_KV_DENIED,
@@ -103,6 +115,7 @@ void mm_c_kv_reclaim_until(struct mm_core *c, struct mm_c_tenant *t, uint32_t ch
 	t->demand->unresponsive = !mm_c_kv_is_responsive(t);
 	t->demand->reclaim_left = t->demand->reclaim_last = chunks;
 	t->demand->reclaim_until_ns = until_ns;
+	t->demand->reclaims++;
 	mm_c_supply_changed(c);
 	c->stats.reclaims++;
 	mm_c_event_send(c, t,

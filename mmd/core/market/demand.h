@@ -20,6 +20,9 @@ struct mm_demand {
 	uint64_t kept_ns;      /* since when pages are kept back for it; 0: none are */
 	bool answered;         /* no denial is due: there was one, or the policy grants no more */
 	uint64_t denied_ns;    /* last denial; 0: never */
+	int error;             /* of the denial of this demand; 0: none was sent */
+	uint32_t requests;     /* number of demands that it has sent so far */
+	uint32_t reclaims;     /* number of reclaims so far */
 	uint32_t reclaim_left; /* chunks of the last reclaim that were not released yet */
 	uint32_t reclaim_last; /* chunks of the last reclaim */
 	bool unresponsive;     /* released none of the reclaim before: it is not counted on */
@@ -42,6 +45,8 @@ void mm_c_kv_requeue(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t);
 /* Sends a denial with @error, once for each demand and at least MM_DENY_NS apart. */
 void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error);
+/* Sends a denial with @error, whether or not there was one. */
+void mm_c_kv_deny_now(struct mm_core *c, struct mm_c_tenant *t, int error);
 /*
  * Reclaims @chunks until @until_ns. A tenant that released nothing of its last reclaim is sent the
  * reclaim, too, but its chunks are not counted as expected supply.

@@ -207,8 +207,10 @@ void mm_c_kv_demands_deny(struct mm_core *c, uint64_t coming)
 			     mm_c_quota_binds(c, t) && a->room < t->kv.chunk_pages ? -EDQUOT
 										   : -ENOSPC);
 	}
+	/* A rank that waits for another one is offered nothing: its group denies it. */
 	MM_FOREACH_TENANT(c, t)
 		if (t->life == MM_LIFE_LIVE && t->demand->wanted > t->kv.held &&
-		    !mm_c_kv_due(c, t) && !turn_awaits_kv(c, t))
+		    (!t->kv.grouped || t->kv.offer != MM_NO_CHUNK) && !mm_c_kv_due(c, t) &&
+		    !turn_awaits_kv(c, t))
 			mm_c_kv_deny(c, t, -ENOSPC);
 }

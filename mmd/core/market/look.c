@@ -163,7 +163,8 @@ static void look_at_kv(const struct mm_core *c, const struct mm_c_tenant *t,
 				   c->now_ns >= d->reclaim_until_ns + mm_c_time(c, DEAF_NS));
 	v->swap_bytes = t->swap->bytes;
 	v->kv_used = (uint32_t)used_chunks(t);
-	v->kv_wanted = MM_MIN(d->wanted, v->kv_limit);
+	v->kv_wanted =
+		MM_MIN(d->wanted, t->kv.grouped ? MM_MIN(t->kv.most, v->kv_limit) : v->kv_limit);
 	v->kv_queued = (uint32_t)t->load.last.kv_chunks_queued;
 }
 

@@ -441,6 +441,11 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 
 	if (msg->arg[0] >= MM_TURN_MODES || msg->arg[2] > MM_TURN_PRIORITY_MAX)
 		return MM_E_PROTOCOL;
+	/* Two groups whose ranks hold each other's turns would wait for ever. */
+	if (t->kv.grouped && msg->arg[0] != MM_TURN_NONE) {
+		mm_c_reply(c, t, msg, -EBUSY);
+		return 0;
+	}
 	t->turn->mode = (enum mm_turn_mode)msg->arg[0];
 	t->turn->quantum_ns = quantum;
 	t->turn->priority = (uint32_t)msg->arg[2];

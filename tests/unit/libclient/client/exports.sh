@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# exports.sh LIBRARY HEADER MAP: what an engine takes on with libmm-client.
+# exports.sh LIBRARY HEADER MAP [HEADER...]: what an engine takes on with libmm-client.
 #  - The library exports exactly the functions that the version script MAP lists, sorted, each under its version, and
 #    the header declares these. MAP is the only list.
 #  - The last version of MAP is the header's MM_CLIENT_ABI_MAJOR and _MINOR, and the soname has that major number.
@@ -10,6 +10,7 @@
 set -eu
 export LC_ALL=C
 library=$1 header=$2 map=$3
+shift 3
 TEXT_MAX=150000
 place=$(mktemp -d)
 trap 'rm -r "$place"' EXIT
@@ -34,8 +35,8 @@ nm -D --defined-only --with-symbol-versions "$library" | awk '$2 != "A" { print 
 same "exported by $library"
 
 sed 's/@@.*//' "$place/listed" | sort >"$place/want"
-grep -o '^MM_API .*' "$header" | grep -o 'mm_[a-z_]*(' | tr -d '(' | sort -u >"$place/have"
-same "declared in $header"
+cat "$header" "$@" | grep -o '^MM_API .*' | grep -o 'mm_[a-z_]*(' | tr -d '(' | sort -u >"$place/have"
+same "declared in $header $*"
 
 major=$(number MM_CLIENT_ABI_MAJOR)
 {

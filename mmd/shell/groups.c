@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/groups.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "libclient/support/clock.h"
+#include "libclient/support/json.h"
+#include "mmd/shell/actions.h"
+#include "mmd/shell/shell.h"
+
+struct mm_shell_group {
+	struct mm_group group;
+	uint32_t index; /* in struct mm_groups */
+	uint64_t account;
+	char name[MM_GROUP_NAME_BYTES + 1];
+	struct mm_region region; /* only the fd is kept */
+	struct mm_session *session[MM_GROUP_RANKS_MAX];
+	char end_text[MM_END_BYTES]; /* why the ranks end */
+};
+
+/* ---- what the group calls ---- */
+
+static void rank_event_send(void *context, uint32_t rank, const struct mm_msg *msg)
+{
+	struct mm_shell_group *g = context;
+
+	if (g->session[rank])
+		mm_session_event(g->session[rank], msg);
+}
+
+static void rank_pool_drain(void *context, uint32_t rank)
+{
+	struct mm_shell_group *g = context;
+
+	if (g->session[rank])
+		mm_pool_settle(g->session[rank]->pool);
+}
+
+static const struct mm_group_calls group_calls = {
+	.send = rank_event_send,
+	.drain = rank_pool_drain,
+};
+
+/* ---- joining ---- */
+
+struct join {
+	char name[MM_GROUP_NAME_BYTES + 1];
+	uint32_t rank, size;
+};
+
+/* Whether the request names a group as libclient does. */
+static bool join_parse(const struct mm_msg *msg, struct join *ret)
+{
+	size_t n;
+
+	memset(ret->name, 0, sizeof(ret->name));
+	memcpy(ret->name, msg->arg, MM_GROUP_NAME_BYTES);
+	ret->rank = (uint32_t)msg->arg[3];
+	ret->size = (uint32_t)(msg->arg[3] >> 32);
+	n = strlen(ret->name);
+	for (size_t i = 0; i < n; i++)
+		if (ret->name[i] <= ' ' || ret->name[i] > '~' || ret->name[i] == '"')
+			return false;
+	for (size_t i = n; i < MM_GROUP_NAME_BYTES; i++)
+		if (ret->name[i])
+			return false;
+	return n != 0;
+}
+
+/* The group of this name and account that is not over; NULL: there is none. */
+static struct mm_shell_group *group_find(struct mm_shell *shell, uint64_t account, const char *name)
+{
+	for (uint32_t i = 0; i < MM_GROUPS_MAX; i++) {
+		struct mm_shell_group *g = shell->groups.group[i];
+
+		if (g && !g->group.over && g->account == account && strcmp(g->name, name) == 0)
+			return g;
+	}
+	return NULL;
+}
+
+/* A free place for a group. Return: 0; -EDQUOT the account has as many as it may; -EUSERS. */
+static int place_find(struct mm_shell *shell, uint64_t account, uint32_t *ret_index)
+{
+	uint32_t of_account = 0, index = MM_GROUPS_MAX;
+
+	for (uint32_t i = 0; i < MM_GROUPS_MAX; i++) {
+		if (!shell->groups.group[i])
+			index = MM_MIN(index, i);
+		else
+			of_account += shell->groups.group[i]->account == account;
+	}
+	*ret_index = index;
+	if (of_account >= MM_GROUPS_ACCOUNT_MAX)
+		return -EDQUOT;
+	return index < MM_GROUPS_MAX ? 0 : -EUSERS;
+}
+
+static void shell_group_free(struct mm_shell *shell, struct mm_shell_group *g)
+{
+	shell->groups.group[g->index] = NULL;
+	mm_region_done(&g->region);
+	free(g);
+}
+
+static int shell_group_new(struct mm_session *s, const struct join *join,
+			   struct mm_shell_group **ret)
+{
+	struct mm_shell_group *g;
+	uint32_t index;
+	int r = place_find(s->shell, s->account, &index);
+
+	if (r < 0)
+		return r;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return -ENOMEM;
+	r = mm_region_create(sizeof(struct mm_group_region), MM_REGION_SHARED, "mm-group",
+			     &g->region);
+	if (r < 0) {
+		free(g);
+		return r;
+	}
+	munmap(g->region.base, g->region.size_bytes);
+	g->region.base = NULL;
+	g->index = index;
+	g->account = s->account;
+	snprintf(g->name, sizeof(g->name), "%s", join->name);
+	mm_group_init(&g->group, join->size, &group_calls, g);
+	s->shell->groups.group[index] = g;
+	*ret = g;
+	return 0;
+}
+
+/* The session's number in the group is what its events are sent by: it is set first. */
+static int rank_add(struct mm_session *s, struct mm_shell_group *g, const struct join *join)
+{
+	int fd, r;
+
+	if (join->size != g->group.size || join->rank >= g->group.size)
+		return -EINVAL;
+	if (g->session[join->rank])
+		return -EEXIST;
+	fd = fcntl(g->region.fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	r = mm_outbox_put_fd(&s->outbox, MM_FD_GROUP, fd);
+	if (r < 0)
+		return r;
+	g->session[join->rank] = s;
+	r = mm_group_add(&g->group, join->rank, s->pool->core, s->tenant);
+	if (r < 0) {
+		g->session[join->rank] = NULL;
+		return r;
+	}
+	s->group = g;
+	s->rank = join->rank;
+	mm_session_log(s, MM_LOG_INFO, "tenant.group",
+		       "tenant=%u name=%s group=%s rank=%u ranks=%u", s->tenant, s->name, g->name,
+		       s->rank, g->group.size);
+	return 0;
+}
+
+static int group_join(struct mm_session *s, const struct join *join)
+{
+	struct mm_shell_group *g;
+	int r = 0;
+
+	if (join->size < 2 || join->size > MM_GROUP_RANKS_MAX || join->rank >= join->size)
+		return -EINVAL;
+	if (s->group)
+		return -EEXIST;
+	g = group_find(s->shell, s->account, join->name);
+	if (!g)
+		r = shell_group_new(s, join, &g);
+	if (r < 0)
+		return r;
+	r = rank_add(s, g, join);
+	if (r < 0 && !g->group.joined)
+		shell_group_free(s->shell, g);
+	return r;
+}
+
+int mm_session_group_request(struct mm_session *s, const struct mm_msg *msg)
+{
+	struct join join;
+
+	if (!(s->features & MM_FEAT_GROUP))
+		return MM_E_PROTOCOL;
+	if (msg->opcode == MM_OP_GROUP_MAPPED)
+		return s->group ? mm_group_on_mapped(&s->group->group, s->rank, msg->arg[0])
+				: MM_E_PROTOCOL;
+	if (!join_parse(msg, &join))
+		return MM_E_PROTOCOL;
+	mm_session_reply(s, msg->user_data, MM_OP_GROUP_JOIN, group_join(s, &join));
+	return 0;
+}
+
+/* ---- leaving ---- */
+
+static void ranks_end(struct mm_shell_group *g, uint32_t rank)
+{
+	snprintf(g->end_text, sizeof(g->end_text), "rank %u of %u of its group %s is gone", rank,
+		 g->group.size, g->name);
+	for (uint32_t i = 0; i < g->group.size; i++)
+		if (g->session[i])
+			mm_session_end(g->session[i], g->end_text);
+}
+
+void mm_session_group_leave(struct mm_session *s, bool died)
+{
+	struct mm_shell_group *g = s->group;
+	bool complete;
+
+	if (!g)
+		return;
+	complete = g->group.complete;
+	s->group = NULL;
+	g->session[s->rank] = NULL;
+	mm_group_remove(&g->group, mm_now_ns(), s->rank);
+	if (died && complete)
+		ranks_end(g, s->rank);
+	if (!g->group.joined)
+		shell_group_free(s->shell, g);
+}
+
+/* ---- service ---- */
+
+bool mm_groups_settle(struct mm_shell *shell, uint64_t now_ns)
+{
+	shell->groups.again = false;
+	for (uint32_t i = 0; i < MM_GROUPS_MAX; i++)
+		if (shell->groups.group[i])
+			shell->groups.again |=
+				mm_group_settle(&shell->groups.group[i]->group, now_ns);
+	return shell->groups.again;
+}
+
+/* ---- the operator ---- */
+
+/* The plan by hand, as it was before a change that not all ranks could make. */
+struct by_hand {
+	int32_t alpha;
+	uint32_t slots;
+};
+
+static int session_plan_set(struct mm_session *s, const struct by_hand *plan, uint32_t *ret_max)
+{
+	int r = mm_core_plan_set(s->pool->core, mm_now_ns(), s->tenant, plan->alpha, plan->slots,
+				 ret_max);
+
+	mm_pool_settle(s->pool);
+	return r;
+}
+
+static int ranks_plan_set(struct mm_shell_group *g, const struct by_hand *plan, uint32_t *ret_max,
+			  struct mm_session **ret_of)
+{
+	struct by_hand before[MM_GROUP_RANKS_MAX];
+	uint32_t ignored, i;
+	int r = 0;
+
+	for (i = 0; i < g->group.size && !r; i++) {
+		struct mm_session *s = g->session[i];
+		const struct mm_core_plan *now = s ? mm_core_plan(s->pool->core, s->tenant) : NULL;
+
+		before[i] = now ? (struct by_hand){ now->alpha_by_hand, now->slots_by_hand }
+				: (struct by_hand){ .alpha = -1 };
+		if (!s)
+			continue;
+		*ret_of = s;
+		r = session_plan_set(s, plan, ret_max);
+	}
+	while (r && --i)
+		if (g->session[i - 1])
+			session_plan_set(g->session[i - 1], &before[i - 1], &ignored);
+	return r;
+}
+
+int mm_session_plan_set(struct mm_session *s, int32_t alpha, uint32_t slots, uint32_t *ret_max,
+			struct mm_session **ret_of)
+{
+	const struct by_hand plan = { alpha, slots };
+
+	*ret_of = s;
+	return s->group ? ranks_plan_set(s->group, &plan, ret_max, ret_of)
+			: session_plan_set(s, &plan, ret_max);
+}
+
+json_t *mm_session_group_json(const struct mm_session *s)
+{
+	const struct mm_shell_group *g = s->group;
+
+	return g ? json_pack("{s:s,s:i,s:i,s:b}", "name", g->name, "rank", (int)s->rank, "ranks",
+			     (int)g->group.size, "complete", g->group.complete)
+		 : json_null();
+}
