@@ -614,6 +614,87 @@ def test_memory_of_the_third_kind(daemon, connect):
         assert caught.value.errno == errno.EDQUOT and "share of the pool" in str(caught.value)
 
 
+def ranks_connect(d, connect, size=2):
+    """Clients that are the ranks of a group, each with an arena; here on one device."""
+    clients = [connect(d, f"rank{i}") for i in range(size)]
+    threads = [threading.Thread(target=client.join_group, args=("tp", i, size, limit(60)))
+               for i, client in enumerate(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return clients, [client.arena(client.info.page_bytes, chunks=16) for client in clients]
+
+
+def test_group(daemon, connect):
+    """Chunks, demands and steps of all ranks or none; then one of them leaves."""
+    d = daemon()
+    clients, arenas = ranks_connect(d, connect)
+    refused(errno.EEXIST, clients[0].join_group, "tp", 1, 2, 0)
+    clients[0].join_group("tp", 0, 2, 0)
+    refused(errno.EBUSY, clients[0].turn_join)
+    assert arenas[1].want(5, timeout=limit(60))
+    wait_until(lambda: arenas[0].usable() == arenas[1].usable() != [], 20, "chunks of both")
+    assert len(arenas[0].usable()) == 5
+    assert [t["group"]["rank"] for t in sorted(d.tenants(), key=lambda t: t["name"])] == [0, 1]
+    for arena in arenas:
+        arena.release(arena.usable()[:2])
+    wait_until(lambda: [t["kv_chunks"] for t in d.tenants()] == [3, 3], 20, "their release")
+
+    # A rank waits for the other one at the step's end, and learns how that one's ended.
+    steps = [mmd.Step(client) for client in clients]
+    done = []
+
+    def run(i, fails):
+        try:
+            with steps[i]:
+                if fails:
+                    raise KeyError
+            done.append((i, "counts"))
+        except mmd.StepVoid as void:
+            done.append((i, void.strerror))
+        except KeyError:
+            done.append((i, "failed"))
+
+    for fails in (False, True, False):
+        threads = [threading.Thread(target=run, args=(i, fails and i == 1)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(limit(60))
+    assert sorted(done[:2]) == sorted(done[4:]) == [(0, "counts"), (1, "counts")]
+    assert dict(done[2:4]) == {0: "the step of rank 1 is void: repeat it", 1: "failed"}
+
+    clients[1].close()
+    wait_until(lambda: len(d.tenants()) == 1, 20, "its end")
+    with pytest.raises(mmd.Error, match="rank 1 has left the group") as caught:
+        mmd.Step(clients[0]).begin()
+    assert caught.value.errno == errno.EPIPE
+    assert len(arenas[0].usable()) == 3
+
+
+def test_group_that_nobody_else_joins(daemon, connect):
+    d = daemon()
+    client = connect(d, "rank0")
+    for name, rank, size in (("", 0, 2), ("a b", 0, 2), ("x" * 25, 0, 2), ("tp", 2, 2),
+                             ("tp", 0, 1), ("tp", 0, 17)):
+        refused(errno.EINVAL, client.join_group, name, rank, size, 0)
+    refused(errno.ETIMEDOUT, client.join_group, "tp", 0, 2, 0)
+    refused(errno.ETIMEDOUT, client.join_group, "tp", 0, 2, 0.05)
+    refused(errno.ENOTCONN, mmd.Step(client).begin)
+    other = connect(d, "other")
+    refused(errno.EINVAL, other.join_group, "tp", 1, 3, 0)
+    refused(errno.EEXIST, other.join_group, "tp", 0, 2, 0)
+    arena = client.arena(client.info.page_bytes, chunks=4)
+    refused(errno.ETIMEDOUT, arena.want, 1, 0.05)
+    other.join_group("tp", 1, 2, 0)
+    other.arena(other.info.page_bytes, chunks=4)
+    assert arena.want(1, timeout=limit(60))
+    late = connect(d, "late")
+    late.arena(late.info.page_bytes, chunks=4)
+    refused(errno.EBUSY, late.join_group, "late", 0, 2, 0)
+
+
 def test_steps_that_cannot_be_repeated(daemon, connect, model_dirs):
     """Layers cycle, xfer is killed in the middle of steps, a step breaks off: none is ever void."""
     d = daemon()

@@ -351,6 +351,15 @@ class Client:
         hint.kv_chunks_queued, hint.requests_done, hint.requests_late = queued, done, late
         self._call(lib.mm_client_hint, None, hint)
 
+    def join_group(self, name: str, rank: int, size: int, timeout: float | None = None) -> None:
+        """Becomes a rank of a group: clients that compute one model together (mm/client_group.h).
+
+        Before the arena and the first step. Blocks until all ranks have joined, or raises Error
+        with ETIMEDOUT; the client is a rank then, and may call this again. From then on a chunk is
+        usable on all ranks or none, and a step that is void on one is void on all.
+        """
+        self._call(lib.mm_group_join, None, os.fsencode(name), rank, size, nanoseconds(timeout))
+
     def turn_join(self, mode: TurnMode = TurnMode.QUANTUM, priority: int = 0,
                   quantum: float = 0) -> None:
         """Computes only during turns from now on. Blocks until mmd answers; not in a step."""
