@@ -26,6 +26,7 @@ API = {
     "include/mm/abi.h": "abi.h",
     "include/mm/client.h": "client.h",
     "include/mm/client_group.h": "client.h",
+    "include/mm/client_model.h": "client.h",
     "include/mm/gpu.h": "gpu.h",
     "include/mm/softgpu.h": "softgpu.h",
     "mmd/core/core.h": "core.h",

@@ -44,7 +44,8 @@
 /* The feature bits of mm/types.h that this version knows. */
 #define MM_FEAT_KNOWN                                                                            \
 	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
-	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_GROUP)
+	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD |        \
+	 MM_FEAT_GROUP)
 
 #define MM_SESSION_BYTES 16
 #define MM_REASON_BYTES  416
@@ -158,6 +159,7 @@ enum mm_op {
 	 */
 	MM_OP_GROUP_JOIN,
 	MM_OP_GROUP_MAPPED, /* chunk of a KV_GRANT: it is mapped -> GROUP_USABLE */
+	MM_OP_HOLD, /* with MM_FEAT_HOLD. 1 = all layers come home and stay, 0 = no more -> REPLY */
 	MM_OP_COUNT
 };
 

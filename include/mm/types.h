@@ -34,6 +34,8 @@
 #define MM_FEAT_DEMAND (UINT64_C(1) << 7)
 /* Memory of a third kind, beside weights and KV: MM_OP_MEM_ALLOC and MM_OP_MEM_FREE. */
 #define MM_FEAT_MEM (UINT64_C(1) << 8)
+/* A tenant can have all of its layers stay at home (mm_model_hold()). */
+#define MM_FEAT_HOLD (UINT64_C(1) << 9)
 /* Ranks of one model can form a group (mm_group_join()). */
 #define MM_FEAT_GROUP (UINT64_C(1) << 10)
 

@@ -175,6 +175,8 @@ struct mm_sampling {    /* which steps report how long they waited */
 	bool graphs;       /* a step was replayed: graphs are in use */
 };
 
+enum mm_client_hold { MM_CLIENT_HOLD_NONE, MM_CLIENT_HOLD_CHANGING, MM_CLIENT_HOLD_ON };
+
 enum mm_client_group_state {
 	MM_CLIENT_GROUP_NONE,
 	MM_CLIENT_GROUP_JOINING,
@@ -283,6 +285,7 @@ struct mm_client {
 	/* A call of mm_mem_alloc() waits for mmd. */
 	bool mem_asking MM_GUARDED_BY(mm_client_lock);
 
+	enum mm_client_hold hold MM_GUARDED_BY(mm_client_lock);
 	struct mm_client_group group;
 
 	int event_fd;
@@ -379,6 +382,9 @@ int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char
 int mm_link_push(struct mm_client *client, const struct mm_msg *msg) MM_EXCLUDES(mm_client_lock);
 /* Queues @msg and waits for the reply, which replaces it. Return: as mm_link_push(). */
 int mm_link_call(struct mm_client *client, struct mm_msg *msg) MM_EXCLUDES(mm_client_lock);
+/* The same, with a time of the caller's. */
+int mm_link_call_for(struct mm_client *client, struct mm_msg *msg, uint64_t timeout_ns)
+	MM_EXCLUDES(mm_client_lock);
 /* Wakes the call that waits for @reply; a reply for which no call waits is dropped. */
 void mm_link_reply(struct mm_client *client, const struct mm_msg *reply)
 	MM_EXCLUDES(mm_client_lock);

@@ -119,7 +119,12 @@ static void wait_unlink(struct mm_client *c, const struct mm_wait *wait)
 
 int mm_link_call(struct mm_client *client, struct mm_msg *msg)
 {
-	struct mm_patience patience = mm_patience_of(client->timeout_ns);
+	return mm_link_call_for(client, msg, client->timeout_ns);
+}
+
+int mm_link_call_for(struct mm_client *client, struct mm_msg *msg, uint64_t timeout_ns)
+{
+	struct mm_patience patience = mm_patience_of(timeout_ns);
 	struct mm_wait wait = { 0 };
 	int r;
 

@@ -460,7 +460,8 @@ struct mm_core_tenant {
 	uint32_t kv_chunks, kv_wanted, kv_chunks_max;
 	uint64_t swap_bytes; /* of the host memory that it may swap KV to */
 	bool idle, model_ready;
-	bool attached; /* xfer serves it or may serve it: DETACH has not completed */
+	bool model_held; /* its layers are to stay at home, whatever the operator's plan is */
+	bool attached;   /* xfer serves it or may serve it: DETACH has not completed */
 	enum mm_turn_mode turn_mode;
 	bool turn_wanted; /* it has requested a turn that has not begun */
 	uint64_t turns, turns_overdue;

@@ -5,9 +5,11 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
+#include "mmd/core/plan/hold.h"
 #include "mmd/core/life.h"
 #include "mmd/core/plan/swap.h"
 #include "mmd/core/book/emit.h"
+#include "mmd/core/market/lends.h"
 #include "mmd/core/market/turn.h"
 #include "mmd/core/market/demand.h"
 
@@ -58,6 +60,13 @@ static int request_kv_release(struct mm_core *c, struct mm_c_tenant *t, const st
 	return 0;
 }
 
+/* The plan that follows, of the tenant or the operator, waits for pages from now on. */
+static int request_hold(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	t->lends->by_hand_ns = c->now_ns;
+	return mm_c_hold_request(c, t, msg);
+}
+
 static int request_nop(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	(void)c;
@@ -85,6 +94,7 @@ static const struct {
 	[MM_OP_TURN_DONE] = { mm_c_turn_done, 1, false, false },
 	[MM_OP_MEM_ALLOC] = { mm_c_mem_alloc, 2, false, false },
 	[MM_OP_MEM_FREE] = { mm_c_mem_free, 2, false, false },
+	[MM_OP_HOLD] = { request_hold, 1, false, false },
 };
 
 bool mm_c_request_is_well_formed(const struct mm_msg *msg)

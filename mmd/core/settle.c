@@ -4,6 +4,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/control.h"
+#include "mmd/core/plan/hold.h"
 #include "mmd/core/market/controller.h"
 #include "mmd/core/ladder.h"
 #include "mmd/core/life.h"
@@ -18,6 +19,8 @@ static void tenant_settle(struct mm_core *c, struct mm_c_tenant *t)
 		return;
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_change_settle(c, t);
+	if (t->life == MM_LIFE_LIVE)
+		mm_c_hold_settle(c, t);
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_swap_settle(c, t);
 	if (t->life == MM_LIFE_LIVE)

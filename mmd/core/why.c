@@ -207,7 +207,8 @@ static struct mm_core_why state_of(const struct mm_core *c, const struct mm_c_te
 	if (why.model_ready) {
 		why.layers = t->n_layers;
 		why.alpha = t->plan.alpha;
-		why.by_hand = t->plan.alpha_by_hand >= 0;
+		why.by_hand = t->plan.alpha_by_hand >= 0 && !t->hold.on;
+		why.held = t->hold.on;
 		why.changing = mm_c_is_changing(t);
 		why.alpha_next = why.changing ? t->change->next_alpha : why.alpha;
 		why.layer_bytes = mm_c_layer_pages(t) * c->opts.page_bytes;

@@ -77,6 +77,7 @@ struct mm_core_why {
 	bool model_ready;
 	uint32_t layers, alpha;
 	bool by_hand;        /* the operator has set how many are away */
+	bool held;           /* its engine holds them at home, whatever the operator has set */
 	bool changing;       /* a change of its layers is under way */
 	uint32_t alpha_next; /* layers away after it; else the same */
 	uint64_t layer_bytes;

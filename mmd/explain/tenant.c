@@ -235,7 +235,10 @@ static void stays_explain(const struct mm_core_why *why, struct mm_sentences *te
 
 static void by_hand_explain(const struct mm_core_why *why, struct mm_sentences *text)
 {
-	if (why->by_hand)
+	if (why->held)
+		mm_sentences_add(text, "Its engine holds all layers at home (mm_model_hold()), "
+				       "until it lets go.");
+	else if (why->by_hand)
 		mm_sentences_add(text,
 				 "The operator has set how many of its layers are away (mmctl "
 				 "plan set); with --layers auto mmd decides again.");
@@ -248,7 +251,7 @@ static void by_hand_explain(const struct mm_core_why *why, struct mm_sentences *
 
 static void policy_explain(const struct mm_core_why *why, struct mm_sentences *text)
 {
-	if (why->by_hand)
+	if (why->by_hand || why->held)
 		by_hand_explain(why, text);
 	else
 		mm_sentences_add(text, "The policy in force does not compare what layers cost and "

@@ -319,6 +319,7 @@ static void tenant_pages_fill(const struct mm_core_tenant *t, json_t *to)
 	mm_json_put_u64(to, "swap_bytes", t->swap_bytes);
 	mm_json_put_flag(to, "idle", t->idle);
 	mm_json_put_flag(to, "model_ready", t->model_ready);
+	mm_json_put_flag(to, "model_held", t->model_held);
 }
 
 static void tenant_turns_fill(const struct mm_core_tenant *t, json_t *to)
@@ -729,6 +730,7 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 {
 	struct mm_shell *shell = context;
 	struct mm_session *s, *refused;
+	struct mm_core_tenant tenant;
 	uint32_t max = 0, slots;
 	int32_t alpha;
 	int r;
@@ -747,10 +749,11 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 		return plan_refuse(error, refused, alpha, slots, max);
 	if (r != 0)
 		return mm_rpc_fail(error, MM_RPC_FAILED, "%s: it has no model yet", refused->name);
-	return json_pack("{s:i,s:I,s:s,s:o,s:o}", "schema", SCHEMA, "tenant", (json_int_t)s->tenant,
-			 "name", s->name, "alpha_by_hand",
+	return json_pack("{s:i,s:I,s:s,s:o,s:o,s:b}", "schema", SCHEMA, "tenant",
+			 (json_int_t)s->tenant, "name", s->name, "alpha_by_hand",
 			 alpha < 0 ? json_null() : json_integer(alpha), "slots_by_hand",
-			 slots ? json_integer(slots) : json_null());
+			 slots ? json_integer(slots) : json_null(), "model_held",
+			 mm_core_tenant(s->pool->core, s->tenant, &tenant) && tenant.model_held);
 }
 
 const struct mm_rpc_method mm_admin_methods[] = {

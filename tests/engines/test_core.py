@@ -614,6 +614,69 @@ def test_memory_of_the_third_kind(daemon, connect):
         assert caught.value.errno == errno.EDQUOT and "share of the pool" in str(caught.value)
 
 
+def test_hold(daemon, connect, model_dirs):
+    """Weights that are away come home, and can be read without a step, until they are let go."""
+    d = daemon()
+    client = connect(d)
+    model = client.load(model_dirs[0])
+    want = [bytes(model.store(DOWN.format(layer))) for layer in range(LAYERS)]
+    d.ctl("plan", "set", "engine", "--layers", 3)
+    wait_until(lambda: d.tenant("engine")["alpha"] == 3, 60, "the plan")
+    for _ in range(3):
+        with model.hold(timeout=limit(60)):
+            assert d.tenant("engine")["alpha"] == 0 and d.tenant("engine")["model_held"]
+            answer = d.ctl("plan", "set", "engine", "--layers", 2)
+            assert answer["model_held"] and answer["alpha_by_hand"] == 2
+            for layer in range(LAYERS):
+                tensor = model.tensor(DOWN.format(layer))
+                assert client.read(tensor.va, tensor.bytes) == want[layer]
+            with pytest.raises(mmd.Error) as caught, model.hold():
+                pass
+            assert caught.value.errno == errno.EALREADY
+            read = []
+            with mmd.Step(client):
+                forward(model, read)
+            assert read == want
+        wait_until(lambda: d.tenant("engine")["alpha"] == 2, 60, "the operator's plan")
+        assert not d.tenant("engine")["model_held"]
+    step = mmd.Step(client)
+    with step:
+        with pytest.raises(mmd.Error) as caught, model.hold():
+            pass
+        assert caught.value.errno == errno.EBUSY
+        forward(model)
+
+
+def test_hold_in_vain(daemon, connect, model_dirs):
+    """No room, or no time: then the wish is withdrawn, and mmd does not fulfil it later."""
+    d = daemon(pool="2M")
+    client = connect(d)
+    model = client.load(model_dirs[0])
+    d.ctl("plan", "set", "engine", "--layers", 3)
+    wait_until(lambda: d.tenant("engine")["alpha"] == 3, 60, "the plan")
+    other = connect(d, "other")
+    arena = other.arena(other.info.page_bytes, chunks=128)
+    assert arena.want(d.status()["pages"]["free"], timeout=limit(60))
+    with pytest.raises(mmd.Error) as caught, model.hold(timeout=limit(60)):
+        pass
+    assert caught.value.errno == errno.EDQUOT and "no room" in str(caught.value)
+    arena.release(arena.usable())
+    wait_until(lambda: d.tenant("other")["kv_chunks"] == 0, 20, "the room")
+    # Nobody copies the layers.
+    os.kill(d.xfer_of(0), signal.SIGSTOP)
+    try:
+        with pytest.raises(mmd.Error) as caught, model.hold(timeout=0.2):
+            pass
+    finally:
+        os.kill(d.xfer_of(0), signal.SIGCONT)
+    assert caught.value.errno == errno.ETIMEDOUT and "home in time" in str(caught.value)
+    wait_until(lambda: d.tenant("engine")["alpha"] == 3 and d.tenant("engine")["plan_phase"] == "steady", 20,
+               "the plan of before")
+    assert not d.tenant("engine")["model_held"]
+    with model.hold(timeout=limit(60)):
+        assert d.tenant("engine")["alpha"] == 0
+
+
 def ranks_connect(d, connect, size=2):
     """Clients that are the ranks of a group, each with an arena; here on one device."""
     clients = [connect(d, f"rank{i}") for i in range(size)]

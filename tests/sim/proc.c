@@ -613,6 +613,10 @@ static void proc_on_event(struct world *w, struct w_proc *p, const struct mm_msg
 	case MM_EV_REPLY:
 		if (msg->arg[0] == MM_OP_MEM_ALLOC)
 			w_mem_replied(w, p, msg);
+		if (msg->arg[0] == MM_OP_HOLD) {
+			p->hold_result = msg->result;
+			p->hold_answers++;
+		}
 		break;
 	default:
 		break;

@@ -124,6 +124,9 @@ struct w_proc {
 	int mem_result; /* of the last request, and how many pages there were */
 	uint64_t mem_there;
 
+	int hold_result; /* of the last answer to MM_OP_HOLD */
+	uint32_t hold_answers;
+
 	/* swap: the lists that run; bytes of their pieces, and bytes that jobs have copied */
 	uint64_t swap_bytes;
 	bool lot[MM_SWAP_LOTS];

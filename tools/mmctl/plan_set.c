@@ -31,5 +31,8 @@ int mmctl_plan_set_run(const struct mmctl *ctl, int argc, char **argv)
 	else
 		printf("%s: %" PRIu64 " layers away, by hand\n", mm_json_text(result, "name"),
 		       o->layers);
+	if (json_is_true(json_object_get(result, "model_held")))
+		printf("%s holds its model: that is in force when it lets go\n",
+		       mm_json_text(result, "name"));
 	return MM_EXIT_DONE;
 }

@@ -14,6 +14,7 @@ MM_FEAT_KV_SWAP: Final = 32
 MM_FEAT_RESUME: Final = 64
 MM_FEAT_DEMAND: Final = 128
 MM_FEAT_MEM: Final = 256
+MM_FEAT_HOLD: Final = 512
 MM_FEAT_GROUP: Final = 1024
 MM_LAYERS_MAX: Final = 1023
 MM_LOAD_FILES_MAX: Final = 256
@@ -179,4 +180,6 @@ int mm_step_replay(struct mm_client *client, struct mm_gate_times *times);
 _Bool mm_step_wants_times(struct mm_client *client);
 int mm_group_join(struct mm_client *client, const char *name, uint32_t rank, uint32_t size,
     uint64_t timeout_ns);
+int mm_model_hold(struct mm_model *model, uint64_t timeout_ns);
+int mm_model_release(struct mm_model *model);
 """

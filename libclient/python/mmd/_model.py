@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mmd import _cdef
-from mmd._client import sized
+from mmd._client import nanoseconds, sized
 from mmd._dlpack import Memory
+from mmd._error import Error
 from mmd._library import ffi, lib
 
 if TYPE_CHECKING:
@@ -145,6 +146,20 @@ class Model:
             record = sized("mm_tensor")
             self._client._call(lib.mm_model_tensor_at, self._handle, index, name, len(name), record)
             yield Tensor(self._client, ffi.string(name).decode(), record)
+
+    @contextlib.contextmanager
+    def hold(self, timeout: float | None = None) -> Iterator[None]:
+        """Has all layers at home for a with-block, so that tensors can be read outside of steps.
+
+        Blocks until mmd has brought them home, or raises Error with ETIMEDOUT, or EDQUOT if the
+        account has no room for them; not in a step. Others get nothing of this model meanwhile.
+        """
+        self._client._call(lib.mm_model_hold, self._handle, nanoseconds(timeout))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Error):  # the client may be closed, or its connection over
+                self._client._call(lib.mm_model_release, self._handle)
 
     def store(self, name: str) -> memoryview | None:
         """The host's bytes of a tensor, read-only, to check device bytes against.

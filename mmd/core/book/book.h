@@ -69,6 +69,13 @@ struct mm_c_lends;
 struct mm_c_turn;
 struct mm_market;
 
+/* The tenant holds its model: its layers are to be at home, and to stay (plan/hold.h). */
+struct mm_c_hold {
+	bool on;
+	bool due;           /* the answer: it is sent when all layers are at home */
+	struct mm_msg asks; /* the request */
+};
+
 struct mm_c_tenant {
 	enum mm_life life;
 	uint32_t id; /* index, tag and generation: see core.h */
@@ -106,6 +113,7 @@ struct mm_c_tenant {
 
 	/* plan */
 	struct mm_core_plan plan;
+	struct mm_c_hold hold;
 	struct mm_change *change;
 	struct mm_c_sets *sets;
 	struct mm_c_swap *swap;
@@ -118,6 +126,15 @@ struct mm_c_tenant {
 	struct mm_c_lends *lends;
 	struct mm_c_turn *turn;
 };
+
+/*
+ * Returns how many layers are to be away by the operator's word, or 0 while the tenant holds its
+ * model, which comes first; -1: the controller decides.
+ */
+static inline int32_t mm_c_alpha_by_hand(const struct mm_c_tenant *t)
+{
+	return t->hold.on ? 0 : t->plan.alpha_by_hand;
+}
 
 struct mm_core {
 	struct mm_core_opts opts;

@@ -27,8 +27,8 @@ static bool plan_by_hand_is_due(const struct mm_core *c, const struct mm_c_tenan
 {
 	const struct mm_core_plan *plan = &t->plan;
 
-	return mm_c_changeable(c, t) && plan->alpha_by_hand >= 0 &&
-	       (plan->alpha != (uint32_t)plan->alpha_by_hand ||
+	return mm_c_changeable(c, t) && mm_c_alpha_by_hand(t) >= 0 &&
+	       (plan->alpha != (uint32_t)mm_c_alpha_by_hand(t) ||
 		(plan->m && plan->slots_by_hand && plan->beta != plan->slots_by_hand));
 }
 
@@ -45,7 +45,7 @@ static uint64_t big_demand_since(const struct mm_c_tenant *t)
 
 static uint64_t big_demand_need(const struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
+	uint32_t alpha = (uint32_t)mm_c_alpha_by_hand(t);
 	struct mm_plan_set set;
 
 	if (t->model == MM_C_MODEL_WAITING)
@@ -55,7 +55,7 @@ static uint64_t big_demand_need(const struct mm_core *c, struct mm_c_tenant *t)
 
 static bool big_demand_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
 {
-	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
+	uint32_t alpha = (uint32_t)mm_c_alpha_by_hand(t);
 
 	if (t->model == MM_C_MODEL_WAITING)
 		return budget >= t->entries && mm_c_change_begin_first(c, t);

@@ -79,7 +79,7 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 	MM_FOREACH_TENANT(c, t)
 		settle |= t->life == MM_LIFE_LIVE &&
 			  (mm_c_demand_is_big(c, t) ||
-			   (t->plan.alpha && t->plan.alpha_by_hand < 0) || mm_c_kv_unmet(t) ||
+			   (t->plan.alpha && mm_c_alpha_by_hand(t) < 0) || mm_c_kv_unmet(t) ||
 			   (t->demand->wanted > t->kv.held && !t->demand->answered) ||
 			   c->settled_ns < t->change->retry_ns);
 	/*

@@ -22,7 +22,7 @@ bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t)
 
 bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return mm_c_changeable(c, t) && t->plan.alpha_by_hand < 0 && t->sets->alpha_max;
+	return mm_c_changeable(c, t) && mm_c_alpha_by_hand(t) < 0 && t->sets->alpha_max;
 }
 
 uint32_t mm_c_alpha_next(const struct mm_c_tenant *t)
@@ -48,7 +48,7 @@ static uint64_t layers_could_give(const struct mm_c_tenant *t)
 {
 	uint32_t away = mm_c_alpha_next(t);
 
-	if (t->model != MM_C_MODEL_READY || t->plan.alpha_by_hand >= 0 ||
+	if (t->model != MM_C_MODEL_READY || mm_c_alpha_by_hand(t) >= 0 ||
 	    t->sets->alpha_max <= away)
 		return 0;
 	return (t->sets->alpha_max - away) * mm_c_layer_pages(t);

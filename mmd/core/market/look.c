@@ -133,7 +133,7 @@ static void look_at_layers(const struct mm_core *c, const struct mm_c_tenant *t,
 			: 0;
 	v->cycling = t->plan.m;
 	v->slot_pages = v->alpha ? (uint32_t)mm_c_slots_pages(t, &t->change->set) : 0;
-	v->lends = t->plan.alpha_by_hand < 0 && t->sets->alpha_max && !t->change->broken &&
+	v->lends = mm_c_alpha_by_hand(t) < 0 && t->sets->alpha_max && !t->change->broken &&
 		   !return_is_stuck(c, t, v);
 	v->alpha_max = v->lends ? t->sets->alpha_max : 0;
 	v->alpha_two = v->lends ? t->sets->alpha_max_two : 0;
@@ -397,7 +397,7 @@ uint64_t mm_market_situation(struct mm_core *c)
 				(uint64_t)t->turn->holds << 4 | (uint64_t)t->turn->mode << 5 |
 				(uint64_t)t->model << 8 | (uint64_t)t->kv.declared << 12 |
 				(uint64_t)mm_c_demand_is_big(c, t) << 13 |
-				(uint64_t)(t->plan.alpha_by_hand >= 0) << 14;
+				(uint64_t)(mm_c_alpha_by_hand(t) >= 0) << 14;
 		sum = situation_mix(sum, bits << 10 | mm_c_index(c, t));
 	}
 	for (uint32_t i = 0; i < c->accounts_end; i++)

@@ -31,7 +31,7 @@ static const struct mm_target *target_of(const struct mm_core *c, const struct m
 static bool has_target(const struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE && !t->kicked && t->model == MM_C_MODEL_READY &&
-	       t->plan.alpha_by_hand < 0 && t->sets->alpha_max;
+	       mm_c_alpha_by_hand(t) < 0 && t->sets->alpha_max;
 }
 
 static uint32_t target_alpha(const struct mm_core *c, const struct mm_c_tenant *t)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * client_model - weights outside steps
+ *
+ * Concept:   In a step a layer's weights are there between mm_layer_begin() and mm_layer_end(). At
+ *            any other time mmd may have taken them, and reading them is a fault. An engine that
+ *            reads them outside steps - checksums, adapters, export - holds its model meanwhile:
+ *            all layers come home, and stay until it lets go.
+ * Threading: as in client.h. A model is held once, for all threads.
+ */
+#pragma once
+
+#include "mm/client.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * mm_model_hold() - have all layers at home, until mm_model_release()
+ * @model:      any; no step of this client is open
+ * @timeout_ns: how long to wait for the layers; MM_TIMEOUT_NEVER
+ *
+ * Waits until mmd has found room for the layers that are away, and copied them. It comes before a
+ * plan of the operator, who is told. Steps may run meanwhile, once it has returned. Others get
+ * nothing of this model while it is held: it is for seconds, not for good. After an error nothing
+ * is held. Since version 0.3. Return: 0; -EALREADY it is held; -EBUSY a step is open; -EDQUOT the
+ * account has no room for the layers: release KV; -ETIMEDOUT; -EOPNOTSUPP an older mmd;
+ * -ECONNRESET.
+ */
+MM_API int mm_model_hold(struct mm_model *model, uint64_t timeout_ns);
+
+/**
+ * mm_model_release() - let go of a model that is held
+ * @model: weights are read in steps only from now on
+ *
+ * Return: 0; -EINVAL it is not held; -ETIMEDOUT; -ECONNRESET.
+ */
+MM_API int mm_model_release(struct mm_model *model);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/plan/hold.h"
+
+#include <errno.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/book/account.h"
+#include "mmd/core/book/emit.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/plan/sets.h"
+
+/* Returns 0, or why the layers cannot come home. */
+static int hold_check(struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_plan_set set;
+
+	if (t->model != MM_C_MODEL_READY)
+		return -ENOENT;
+	if (t->hold.on)
+		return -EALREADY;
+	if (!t->plan.alpha || t->change->state != MM_CHANGE_STEADY)
+		return 0;
+	return mm_c_change_set(c, t, 0, 0, 0, &set) > mm_account_room(&c->account[t->account])
+		       ? -EDQUOT
+		       : 0;
+}
+
+int mm_c_hold_request(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	int r;
+
+	if (msg->arg[0] > 1)
+		return MM_E_PROTOCOL;
+	if (!msg->arg[0]) {
+		t->hold.on = t->hold.due = false;
+		mm_c_reply(c, t, msg, 0);
+		return 0;
+	}
+	r = hold_check(c, t);
+	if (r) {
+		mm_c_reply(c, t, msg, r);
+		return 0;
+	}
+	t->hold = (struct mm_c_hold){ .on = true, .due = true, .asks = *msg };
+	return 0;
+}
+
+void mm_c_hold_settle(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!t->hold.due || t->change->state != MM_CHANGE_STEADY || t->plan.alpha ||
+	    t->change->broken || !mm_c_burst(c))
+		return;
+	t->hold.due = false;
+	mm_c_reply(c, t, &t->hold.asks, 0);
+}
