@@ -382,7 +382,7 @@ int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char
 int mm_link_push(struct mm_client *client, const struct mm_msg *msg) MM_EXCLUDES(mm_client_lock);
 /* Queues @msg and waits for the reply, which replaces it. Return: as mm_link_push(). */
 int mm_link_call(struct mm_client *client, struct mm_msg *msg) MM_EXCLUDES(mm_client_lock);
-/* The same, with a time of the caller's. */
+/* Does what mm_link_call() does, with a time limit of the caller's. */
 int mm_link_call_for(struct mm_client *client, struct mm_msg *msg, uint64_t timeout_ns)
 	MM_EXCLUDES(mm_client_lock);
 /* Wakes the call that waits for @reply; a reply for which no call waits is dropped. */
