@@ -365,6 +365,7 @@ void mm_step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 		  const struct mm_step_info *info, struct mm_ending *e)
 {
 	struct mm_steps_out out = { 0 };
+	uint64_t ranked;
 	bool broke_off;
 
 	mm_client_lock_take(&c->lock);
@@ -372,18 +373,19 @@ void mm_step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	broke_off = step_broke_off(c, step, abandon);
 	if (!e->aborted && !broke_off && !e->res)
 		mm_times_account(c, step, info);
-	step->open = false;
+	ranked = step->group_step;
+	step->open = false; /* from here on another thread may use it */
 	mm_steps_end(&c->steps, broke_off, &out);
 	if (!c->steps.open)
 		step_seq_advance(c);
 	e->dead = c->dead;
 	mm_step_unlock(c, &out);
-	if (!step->group_step)
+	if (!ranked)
 		return;
 	if (e->res)
-		mm_group_step_ended(c, step->group_step, MM_GROUP_FAILED);
+		mm_group_step_ended(c, ranked, MM_GROUP_FAILED);
 	else
-		mm_group_step_ended(c, step->group_step,
+		mm_group_step_ended(c, ranked,
 				    e->aborted || broke_off || e->abandoned ? MM_GROUP_VOID
 									    : MM_GROUP_DONE);
 }
