@@ -20,7 +20,8 @@
  *            pace.
  * End:       If a rank's process dies, mmd ends the connections of all ranks: their calls return
  *            -ECONNRESET, and mm_client_error() says which rank is gone. A rank that closes its
- *            client leaves: the others' steps return -EPIPE, and they are granted nothing more.
+ *            client leaves: the others' steps return -EPIPE, and so does mm_kv_want() if it would
+ *            wait, since they are granted nothing more.
  * Limits:    One step at a time per rank, of whichever thread. No turns (mm_turn_join() returns
  *            -EBUSY): two groups that hold each other's turns would wait for ever. An arena has as
  *            many chunks as that of the rank with the fewest.

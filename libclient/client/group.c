@@ -95,6 +95,9 @@ static int join_request(struct mm_client *c, const char *name, uint32_t rank, ui
 	memcpy(msg.arg, name, strlen(name));
 	msg.arg[3] = rank | (uint64_t)size << 32;
 	r = mm_link_call(c, &msg);
+	/* Then the client may be a rank or not: its chunks could be its own, or all ranks'. */
+	if (r == -ETIMEDOUT)
+		mm_link_fail(c, r, "mmd did not say whether the client is a rank of the group");
 	if (r)
 		return mm_fail(c, r, "mmd did not answer: %s", strerror(-r));
 	return msg.result < 0 ? join_refused(c, msg.result, name, rank, size) : 0;

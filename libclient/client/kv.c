@@ -406,6 +406,8 @@ static int demand_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted
 			r = -EAGAIN;
 		else if (kv->denied_error && kv->denied_wanted == chunks_total)
 			r = kv->denied_error;
+		else if (c->group.left)
+			r = -EPIPE;
 		else
 			r = mm_link_wait(c, deadline_ns);
 	}

@@ -733,6 +733,7 @@ def test_group(daemon, connect):
     with pytest.raises(mmd.Error, match="rank 1 has left the group") as caught:
         mmd.Step(clients[0]).begin()
     assert caught.value.errno == errno.EPIPE
+    refused(errno.EPIPE, arenas[0].want, 9, limit(60))
     assert len(arenas[0].usable()) == 3
 
 
