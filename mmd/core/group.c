@@ -46,7 +46,7 @@ static void rank_send(struct mm_group *g, const struct mm_group_rank *r, enum mm
 static void all_send(struct mm_group *g, enum mm_ev event, uint64_t arg)
 {
 	FOREACH_RANK(g, r)
-	rank_send(g, r, event, arg);
+		rank_send(g, r, event, arg);
 }
 
 /* ---- ranks ---- */
@@ -65,7 +65,7 @@ void mm_group_init(struct mm_group *g, uint32_t size, const struct mm_group_call
 	g->calls = calls;
 	g->context = context;
 	FOREACH_RANK(g, r)
-	rank_clear(r);
+		rank_clear(r);
 }
 
 int mm_group_add(struct mm_group *g, uint32_t rank, struct mm_core *core, uint32_t tenant)
@@ -107,8 +107,7 @@ void mm_group_remove(struct mm_group *g, uint64_t now_ns, uint32_t rank)
 	if (g->over || !g->complete)
 		return;
 	g->over = true;
-	FOREACH_RANK(g, r)
-	{
+	FOREACH_RANK(g, r) {
 		struct mm_core_kv kv;
 
 		rank_send(g, r, MM_EV_GROUP_LEFT, rank);
@@ -140,8 +139,7 @@ int mm_group_on_mapped(struct mm_group *g, uint32_t rank, uint64_t chunk)
 static void chunk_drop(struct mm_group *g, uint32_t chunk)
 {
 	g->given[chunk / 64] &= ~bit_of(chunk);
-	FOREACH_RANK(g, r)
-	{
+	FOREACH_RANK(g, r) {
 		if (!(r->held[chunk / 64] & ~r->drops[chunk / 64] & bit_of(chunk)))
 			continue;
 		r->drops[chunk / 64] |= bit_of(chunk);
@@ -154,8 +152,7 @@ static uint64_t word_read(struct mm_group *g, uint32_t i)
 {
 	uint64_t released = 0, gained = 0, held = 0;
 
-	FOREACH_RANK(g, r)
-	{
+	FOREACH_RANK(g, r) {
 		const uint64_t now = r->kv.map[i];
 
 		released |= r->held[i] & ~now;
@@ -176,7 +173,7 @@ static void word_make_usable(struct mm_group *g, uint32_t i)
 	uint64_t all = g->given[i] & ~g->usable[i];
 
 	FOREACH_RANK(g, r)
-	all &= r->mapped[i] & ~r->drops[i];
+		all &= r->mapped[i] & ~r->drops[i];
 	g->usable[i] |= all;
 	for (; all; all &= all - 1)
 		all_send(g, MM_EV_GROUP_USABLE, i * 64 + (uint32_t)__builtin_ctzll(all));
@@ -208,8 +205,7 @@ static bool demands_read(struct mm_group *g, const uint32_t *seen)
 	uint32_t wanted = 0;
 	bool any = false;
 
-	FOREACH_RANK(g, r)
-	{
+	FOREACH_RANK(g, r) {
 		if (r->kv.demands == seen[r - g->rank])
 			continue;
 		any = true;
@@ -292,15 +288,14 @@ static void reclaims_order(const struct mm_group *g, const uint32_t *seen,
 /* Takes back chunks that not all ranks hold from a rank that must release some. */
 static void chunks_drop_for_reclaims(struct mm_group *g)
 {
-	FOREACH_RANK(g, r)
-	{
+	FOREACH_RANK(g, r) {
 		uint32_t n = r->kv.reclaim;
 
 		for (uint32_t i = 0; i < g->words && n; i++) {
 			uint64_t all = UINT64_MAX, left;
 
 			FOREACH_RANK(g, other)
-			all &= other->held[i];
+				all &= other->held[i];
 			left = r->held[i] & ~all & ~g->usable[i] & ~r->drops[i];
 			for (; left && n; left &= left - 1, n--)
 				chunk_drop(g, i * 64 + (uint32_t)__builtin_ctzll(left));
@@ -344,8 +339,7 @@ static void arenas_begin(struct mm_group *g)
 	uint32_t most = 0;
 
 	g->chunks_max = UINT32_MAX;
-	FOREACH_RANK(g, r)
-	{
+	FOREACH_RANK(g, r) {
 		g->chunks_max = MM_MIN(g->chunks_max, r->kv.chunks_max);
 		most = MM_MAX(most, r->kv.chunks_max);
 		g->wanted = MM_MAX(g->wanted, r->kv.wanted);
@@ -359,8 +353,7 @@ static bool arenas_read(struct mm_group *g, uint32_t *ret_demands, uint32_t *ret
 {
 	bool any = g->mapped_more, all = true;
 
-	FOREACH_RANK(g, r)
-	{
+	FOREACH_RANK(g, r) {
 		struct mm_core_kv now;
 
 		all = all && mm_core_kv(r->core, r->tenant, &now) && now.chunks_max;
@@ -371,7 +364,7 @@ static bool arenas_read(struct mm_group *g, uint32_t *ret_demands, uint32_t *ret
 		any = any || arenas_differ(&r->kv, &now);
 	}
 	FOREACH_RANK(g, r)
-	mm_core_kv(r->core, r->tenant, &r->kv);
+		mm_core_kv(r->core, r->tenant, &r->kv);
 	g->mapped_more = false;
 	if (!g->chunks_max)
 		arenas_begin(g);
