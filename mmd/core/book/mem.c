@@ -24,12 +24,6 @@ uint64_t mm_c_mem_left(const struct mm_core *c, const struct mm_c_tenant *t)
 	return share > t->mem.held ? share - t->mem.held : 0;
 }
 
-/* Returns what the account may be charged once the pages that it gave are scrubbed. */
-static uint64_t room_soon(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	return mm_account_room(&c->account[t->account]) + c->ledger.leaving[t->account];
-}
-
 /* Returns the pages that are free, or will be without anybody's giving any. */
 static uint64_t supply_soon(struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -127,7 +121,7 @@ void mm_c_mem_settle(struct mm_core *c, struct mm_c_tenant *t)
 	if (!t->mem.wait.pages || t->kicked || !mm_c_burst(c))
 		return;
 	left = mm_c_mem_left(c, t);
-	room = room_soon(c, t);
+	room = mm_c_room_soon(c, t);
 	there = MM_MIN(MM_MIN(left, room), supply_soon(c, t));
 	/* A max of the whole pool forbids nothing: then the pool is full. */
 	if (t->mem.wait.pages > left ||

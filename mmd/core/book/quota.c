@@ -169,6 +169,11 @@ bool mm_c_reservable(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pa
 	       mm_account_room(&c->account[t->account]) >= pages;
 }
 
+uint64_t mm_c_room_soon(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return mm_account_room(&c->account[t->account]) + c->ledger.leaving[t->account];
+}
+
 /* ---- entries ---- */
 
 static bool account_departed(const struct mm_core *c, uint32_t i)

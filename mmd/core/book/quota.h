@@ -64,3 +64,5 @@ void mm_c_accounts_recycle(struct mm_core *c);
 uint64_t mm_c_mins_missing(struct mm_core *c);
 /* True if @pages can be reserved for the tenant now. */
 bool mm_c_reservable(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages);
+/* Returns what the tenant's account may be charged once the pages that it gave are scrubbed. */
+uint64_t mm_c_room_soon(const struct mm_core *c, const struct mm_c_tenant *t);

@@ -4,8 +4,8 @@
 #include <errno.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/book/account.h"
 #include "mmd/core/book/emit.h"
+#include "mmd/core/book/quota.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/sets.h"
 
@@ -20,9 +20,7 @@ static int hold_check(struct mm_core *c, struct mm_c_tenant *t)
 		return -EALREADY;
 	if (!t->plan.alpha || t->change->state != MM_CHANGE_STEADY)
 		return 0;
-	return mm_c_change_set(c, t, 0, 0, 0, &set) > mm_account_room(&c->account[t->account])
-		       ? -EDQUOT
-		       : 0;
+	return mm_c_change_set(c, t, 0, 0, 0, &set) > mm_c_room_soon(c, t) ? -EDQUOT : 0;
 }
 
 int mm_c_hold_request(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)

@@ -105,6 +105,32 @@ static void a_hold_that_waits_is_withdrawn(void **state)
 	assert_int_equal(story_plan(p)->alpha, 4);
 }
 
+/* Chunks that were given back just now are still the account's while they are scrubbed. */
+static void pages_on_their_way_are_room(void **state)
+{
+	struct w_proc *p, *other;
+
+	(void)state;
+	story_begin(MM_POLICY_REMAP, 40);
+	p = tenant_with(0, 8, 3);
+	story_plan_by_hand(p, 4);
+	pass_ms(200);
+	other = w_join(w, 0, MM_FEAT_KNOWN);
+	w_kv_declare(w, other, 1, 1, 60, 0);
+	w_kv_want(w, other, 40);
+	pass_ms(50);
+	assert_int_equal(hold(p, 1), 0);
+	pass_ms(5);
+	assert_int_equal(p->hold_result, -EDQUOT);
+	w_kv_want(w, other, 0);
+	while (w_kv_release(w, other))
+		;
+	assert_int_equal(hold(p, 1), 0);
+	pass_ms(500);
+	assert_int_equal(p->hold_result, 0);
+	assert_int_equal(story_plan(p)->alpha, 0);
+}
+
 static void what_is_refused(void **state)
 {
 	struct w_proc *p, *none;
@@ -139,6 +165,7 @@ int main(void)
 		TEST(layers_come_home_and_stay),
 		TEST(nobody_gets_layers_that_are_held),
 		TEST(a_hold_that_waits_is_withdrawn),
+		TEST(pages_on_their_way_are_room),
 		TEST(what_is_refused),
 	};
 
