@@ -16,6 +16,8 @@ from mmd._step import Step
 from mmd.hf._cache import DTYPES, ArenaCache, Blocks
 
 MAX_TOKENS: Final = 4096
+# What transformers calls the cache in forward() and generate(): the former since 5.24.
+CACHE_NAMES: Final = ("cache", "past_key_values")
 
 
 class _State:
@@ -95,12 +97,22 @@ def load(path: str | os.PathLike[str], client: Client, *, max_tokens: int = MAX_
     state = _State(client, blocks, gates)
     module._mmd = state
     _install(module, state)
+    if not client.is_software:
+        torch.cuda.synchronize(client.device)  # forward() may run in another stream
     return module
+
+
+def _cache_in(given: dict[str, Any]) -> Any:
+    """The cache among the arguments of a call; None: it has none."""
+    return next((given[name] for name in CACHE_NAMES if given.get(name) is not None), None)
 
 
 def _install(module: Any, state: _State) -> None:
     """Wraps forward() into steps, and has generate() use the arena."""
     signature = inspect.signature(module.forward)
+    named = [name for name in CACHE_NAMES if name in signature.parameters]
+    if not named:
+        raise ValueError(f"{type(module).__name__}.forward() takes no {' or '.join(CACHE_NAMES)}")
 
     def before(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
@@ -108,7 +120,7 @@ def _install(module: Any, state: _State) -> None:
         tokens: Any = given.get("input_ids")
         if tokens is None:
             tokens = given["inputs_embeds"]
-        cache = given.get("past_key_values")
+        cache = _cache_in(given)
         if not isinstance(cache, ArenaCache):
             state.blocks.serve()
             return
@@ -135,8 +147,8 @@ def _install(module: Any, state: _State) -> None:
     generate = module.generate
 
     def generate_in_arena(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("past_key_values") is None and kwargs.get("use_cache", True):
-            kwargs["past_key_values"] = ArenaCache(state.blocks)
+        if _cache_in(kwargs) is None and kwargs.get("use_cache", True):
+            kwargs[named[0]] = ArenaCache(state.blocks)
         try:
             return generate(*args, **kwargs)
         finally:
