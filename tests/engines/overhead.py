@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""overhead.py [--rounds N] [--tokens N]: what mmd costs transformers while it remaps nothing.
+"""overhead.py: what mmd costs transformers while it remaps nothing.
 
 usage: MM_CLIENT_LIB=build/lib/libmm-client.so.0 PYTHONPATH=libclient/python
-       VENV/bin/python tests/engines/overhead.py [--rounds N] [--tokens N]
+       VENV/bin/python tests/engines/overhead.py [--driver NAME] [--rounds N] [--tokens N]
 
-One random Llama generates the same tokens with plain transformers and on a daemon of its own (the
-software GPU), by turns in one process: N rounds of each (default 11, at least 9). The last line has
-the medians, their ratio, and the lowest and highest ratio of a pair of neighbours. It is a
-measurement, not a test: nothing fails on time.
+One random Llama generates the same tokens with plain transformers and on a daemon of its own (on
+the software GPU, or with --driver cuda on the first GPU), by turns in one process: N rounds of each
+(default 11, at least 9). The last line has the medians, their ratio, and the lowest and highest
+ratio of a pair of neighbours. It is a measurement, not a test: nothing fails on time.
 
 Status: 0 measured; 1 the tokens differ; 2 usage.
 """
@@ -55,6 +55,7 @@ def compare(plain, module, prompt, args):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--driver", choices=tuple(demo.PAGES), default="software")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--tokens", type=int, default=64)
     args = parser.parse_args()
@@ -63,13 +64,14 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    args.hidden, args.layers = 256, 12
+    args.hidden, args.layers = demo.HIDDEN[args.driver], 12
     with tempfile.TemporaryDirectory() as text:
         folder = pathlib.Path(text)
         size = demo.make_model(folder / "model", args, 0)
-        plain = transformers.AutoModelForCausalLM.from_pretrained(folder / "model").eval()
-        prompt = torch.arange(1, 25).view(1, 24)
-        with demo.daemon(folder, size * SHARE // demo.PAGE * demo.PAGE) as socket:
+        where = demo.device(args)
+        plain = transformers.AutoModelForCausalLM.from_pretrained(folder / "model").eval().to(where)
+        prompt = torch.arange(1, 25).view(1, 24).to(where)
+        with demo.daemon(folder, size * SHARE, args.driver) as socket:
             with mmd.Client("overhead", socket) as client:
                 module = mmd.hf.load(folder / "model", client, max_tokens=2 * (24 + args.tokens))
                 times = compare(plain, module, prompt, args)

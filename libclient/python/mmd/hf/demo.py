@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two models of transformers share a software GPU that is too small for both.
+"""Two models of transformers share memory of a GPU that is too small for both.
 
-usage: python -m mmd.hf.demo [--tokens N] [--rounds N] [--layers N] [--hidden N] [--share PERCENT]
+usage: python -m mmd.hf.demo [--driver NAME] [--tokens N] [--rounds N] [--layers N] [--hidden N]
+                             [--share PERCENT]
 
-It makes two small random models, starts an mmd of its own on the software GPU, and has both
-generate at the same time, while mmd takes layers of both for what is needed now. Each line says how
-many layers of each are away, and how many tokens a second there are. The last line says whether
-every token is the same as with plain transformers. mmd is that of the PATH, or of the build that
-MM_CLIENT_LIB points into.
+It makes two small random models, starts an mmd of its own, and has both generate at the same time,
+while mmd takes layers of both for what is needed now. Each line says how many layers of each are
+away, and how many tokens a second there are. The last line says whether every token is the same as
+with plain transformers. mmd is that of the PATH, or of the build that MM_CLIENT_LIB points into.
 
+  --driver NAME    software (default), which needs no GPU; cuda: the first GPU, of which mmd takes
+                   the pool alone
   --tokens N       tokens of each answer (default 32)
   --rounds N       answers of each model (default 3)
   --layers N       layers of each model (default 12)
-  --hidden N       width of each model, a multiple of 64 (default 256)
+  --hidden N       width of each model, a multiple of 64 (default 256; with cuda 1024)
   --share PERCENT  the pool, as a part of what both models take (default 75)
 
 Status: 0 all tokens are the same; 1 they are not, or mmd does not run; 2 usage.
@@ -40,7 +42,8 @@ import mmd
 import mmd.hf
 
 NAMES: Final = ("left", "right")
-PAGE: Final = 16384
+PAGES: Final = {"software": 16384, "cuda": 2 << 20}
+HIDDEN: Final = {"software": 256, "cuda": 1024}
 PROMPT_TOKENS: Final = 24
 LOOK_S: Final = 0.5
 
@@ -72,16 +75,19 @@ def make_model(folder: pathlib.Path, args: argparse.Namespace, seed: int) -> int
 
 
 @contextlib.contextmanager
-def daemon(folder: pathlib.Path, pool_bytes: int) -> Iterator[pathlib.Path]:
-    """An mmd on a software GPU of its own; its tenants' socket."""
+def daemon(folder: pathlib.Path, pool_bytes: int,
+           driver: str = "software") -> Iterator[pathlib.Path]:
+    """An mmd on a GPU, or on a software GPU of its own; its tenants' socket."""
     memory = tempfile.mkdtemp(prefix="mmd-demo.", dir="/dev/shm")
-    os.environ.update(MM_SOFTGPU_DIR=memory, MM_SOFTGPU_GRANULARITY="4096",
-                      MM_SOFTGPU_MEMORY=str(pool_bytes * 2))
-    place = folder / "run"
+    if driver == "software":
+        os.environ.update(MM_SOFTGPU_DIR=memory, MM_SOFTGPU_GRANULARITY="4096",
+                          MM_SOFTGPU_MEMORY=str(pool_bytes * 2))
+    place, page = folder / "run", PAGES[driver]
     with open(folder / "mmd.log", "wb") as log:
         process = subprocess.Popen(
-            [program("mmd"), "--dir", str(place), "--driver", "software", "--pool",
-             str(pool_bytes), "--page", str(PAGE), "--policy", "remap"], stdout=log, stderr=log)
+            [program("mmd"), "--dir", str(place), "--driver", driver, "--pool",
+             str(pool_bytes // page * page), "--page", str(page), "--policy", "remap"],
+            stdout=log, stderr=log)
     try:
         subprocess.run([program("mmctl"), "--dir", str(place), "wait"], check=True,
                        stdout=subprocess.DEVNULL)
@@ -109,10 +115,22 @@ class Counter:
         self._had_prompt = False
 
 
+def device(args: argparse.Namespace) -> str:
+    """The device on which PyTorch computes."""
+    return "cpu" if args.driver == "software" else "cuda:0"
+
+
+def own_stream(args: argparse.Namespace) -> Any:
+    """A stream for this thread. In one stream a model's gates would also hold up the other's."""
+    if args.driver == "software":
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream())
+
+
 def prompts(args: argparse.Namespace, seed: int) -> list[Any]:
     """The questions of one model."""
     source = torch.Generator().manual_seed(seed)
-    return [torch.randint(1, 512, (1, PROMPT_TOKENS), generator=source)
+    return [torch.randint(1, 512, (1, PROMPT_TOKENS), generator=source).to(device(args))
             for _ in range(args.rounds)]
 
 
@@ -145,7 +163,8 @@ class Tenant(threading.Thread):
     def run(self) -> None:
         """Generates; the thread's body."""
         try:
-            self.answers = answers(self.module, self._questions, self._args, self.counter)
+            with own_stream(self._args):
+                self.answers = answers(self.module, self._questions, self._args, self.counter)
         except BaseException as error:  # pylint: disable=broad-exception-caught
             self.error = error
 
@@ -181,12 +200,12 @@ def demonstrate(folder: pathlib.Path, args: argparse.Namespace) -> bool:
     sizes = [make_model(path, args, seed) for seed, path in enumerate(folders)]
     expected = []
     for seed, path in enumerate(folders):
-        plain = transformers.AutoModelForCausalLM.from_pretrained(path).eval()
+        plain = transformers.AutoModelForCausalLM.from_pretrained(path).eval().to(device(args))
         expected.append(answers(plain, prompts(args, seed), args))
         del plain
-    pool = sum(sizes) * args.share // 100 // PAGE * PAGE
+    pool = sum(sizes) * args.share // 100
     print(f"two models of {sizes[0] >> 20} MiB on a pool of {pool >> 20} MiB", flush=True)
-    with daemon(folder, pool) as socket:
+    with daemon(folder, pool, args.driver) as socket:
         tenants: list[Tenant] = []
         try:
             for seed, (name, path) in enumerate(zip(NAMES, folders)):
@@ -210,12 +229,14 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
     parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--driver", choices=tuple(PAGES), default="software")
     for name, default, low, high in (("tokens", 32, 1, 1024), ("rounds", 3, 1, 1000),
-                                     ("layers", 12, 2, 100), ("hidden", 256, 64, 4096),
+                                     ("layers", 12, 2, 100), ("hidden", 0, 64, 4096),
                                      ("share", 75, 10, 400)):
         parser.add_argument(f"--{name}", type=int, default=default)
         parser.set_defaults(**{f"{name}_range": (low, high)})
     args = parser.parse_args(words)
+    args.hidden = args.hidden or HIDDEN[args.driver]
     for name in ("tokens", "rounds", "layers", "hidden", "share"):
         low, high = getattr(args, f"{name}_range")
         if not low <= getattr(args, name) <= high:
