@@ -22,7 +22,7 @@ from suite import identity, report, rows, sizes, work  # noqa: E402
 from suite.work import Failure  # noqa: E402
 
 SUITE = TOP / "tools/gpu-suite"
-PARTS = ["build", "conformance", "identity", "bench", "sizes"]
+PARTS = ["build", "conformance", "identity", "engines", "bench", "sizes"]
 
 
 def suite(*args, **environment):
@@ -55,6 +55,20 @@ def no_driver():
 
 
 @pytest.mark.skipif(not no_driver(), reason="there is an NVIDIA driver")
+def test_engines_of_a_python_without_them(root):
+    """A Python that lacks PyTorch runs nothing, and the report names it."""
+    (root / "bin").mkdir()
+    (root / "bin/python").write_text("#!/bin/sh\necho 'No module named torch' >&2\nexit 1\n")
+    (root / "bin/python").chmod(0o755)
+    arguments = ("--driver", "software", "--quick", "--no-install", "--build", BUILD, "--part", "engines")
+    code, text, errors = suite(root / "out", *arguments, MM_ENGINES_VENV=str(root))
+    assert code == 0, text + errors
+    part = json.loads((root / "out/gpu-suite.json").read_text())["parts"]["engines"]
+    assert part["outcome"] == "done" and "cases" not in part
+    assert part["note"] == f"nothing was run: {root}/bin/python: No module named torch"
+    assert part["note"] in (root / "out/gpu-suite.md").read_text()
+
+
 def test_without_a_gpu(root):
     """One sentence and 77, and nothing is written."""
     code, text, errors = suite(root / "out", "--part", "build,bench")

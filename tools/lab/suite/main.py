@@ -17,13 +17,14 @@ import subprocess
 import sys
 import time
 
-from suite import bench, build, conformance, deps, identity, probe, report, sizes
+from suite import bench, build, conformance, deps, engines, identity, probe, report, sizes
 from suite.work import PARTS, TOP, Failure, Interrupted, OutOfTime, Suite, now
 
 RUN = {
     "build": build.run,
     "conformance": conformance.run,
     "identity": identity.run,
+    "engines": engines.run,
     "bench": bench.run,
     "sizes": sizes.run,
 }

@@ -353,10 +353,21 @@ def sizes(part):
     return "".join(combo(name, one) for name, one in part.get("combos", {}).items())
 
 
+def engines(part):
+    text = f"{', '.join(part['versions'])}.\n\n" if part.get("versions") else ""
+    rows = [
+        (name, one["outcome"], one["seconds"], line)
+        for name, one in part.get("cases", {}).items()
+        for line in (one["lines"] or [one["why"]])[-3:]
+    ]
+    return text + (table(("program", "outcome", "seconds", "its last lines"), rows) if rows else "")
+
+
 BODIES = (
     ("build", "Build", build),
     ("conformance", "Conformance", conformance),
     ("identity", "Token identity", identity),
+    ("engines", "Engines", engines),
     ("bench", "Benchmarks", lambda part: goals(part) + bench(part)),
     ("sizes", "Real sizes", sizes),
 )

@@ -16,7 +16,7 @@ import tarfile
 import time
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
-PARTS = ("build", "conformance", "identity", "bench", "sizes")
+PARTS = ("build", "conformance", "identity", "engines", "bench", "sizes")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 END_S = 30  # for a program to end after SIGTERM
 COPY_EVERY_S = 20
