@@ -178,7 +178,9 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *os_handle, CUmemGenericAlloc
 		return CUDA_ERROR_INVALID_VALUE;
 	mm_lock_take(&sg_vm_mutex);
 	a = sg_alloc_find(handle);
-	if (a && ((int)a->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+	/* A driver exports what was made with this handle, and nothing that was imported. */
+	if (a && !a->imported &&
+	    ((int)a->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
 		device = a->page.device;
 		fd = sg_page_export(&a->page);
 		res = fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
@@ -213,6 +215,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 	SG_TRY(sg_page_adopt((int)(uintptr_t)os_handle, &page));
 	prop.location.id = (int)page.device;
 	SG_TRY(sg_alloc_add(&page, &prop, &a));
+	a->imported = true; /* nobody else has the handle yet */
 	sg_timed_call((unsigned int)prop.location.id,
 		      sg_vm_profile((unsigned int)prop.location.id)->import_ns);
 	*handle = sg_alloc_handle(a);

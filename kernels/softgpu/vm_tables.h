@@ -22,6 +22,7 @@ struct sg_alloc {
 	uint32_t map_refs;
 	uint32_t slot; /* index in sg_vm.slots; an allocation keeps its slot for life */
 	uint32_t generation;
+	bool imported; /* made by whoever exported it, who alone can export it */
 };
 
 struct sg_mapping {

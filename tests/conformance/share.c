@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -254,6 +255,27 @@ static void test_outlives_creator(void **state)
 	ok(gpu->cuMemAddressFree(va, conf.granule));
 }
 
+/* Tries to export @handle, of memory that @what names, and tells what came of it. */
+static void try_export(CUmemGenericAllocationHandle handle, const char *what, CUresult software)
+{
+	char fact[64];
+	CUresult res;
+	int fd = -1;
+
+	res = gpu->cuMemExportToShareableHandle(&fd, handle,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	snprintf(fact, sizeof(fact), "export.%s", what);
+	conf_fact_result(fact, res);
+	check(!conf.software || res == software);
+	if (!res)
+		close(fd);
+}
+
+/*
+ * What is imported is no maker's, and a driver may refuse to export it, whether the handle comes
+ * from the import or from its mapping, in this process or in another. The maker's handle, and one
+ * that is retained from the maker's mapping, stay good.
+ */
 static void test_reexport(void **state)
 {
 	CUmemGenericAllocationHandle first = conf_create(conf.granule), second, third;
@@ -263,17 +285,21 @@ static void test_reexport(void **state)
 	(void)state;
 	second = conf_import(fd);
 	close(fd);
-	fd = conf_export(second);
-	third = conf_import(fd);
-	close(fd);
 	conf_map(va, conf.granule, first, RW);
-	conf_map(va + conf.granule, conf.granule, third, RW);
+	conf_map(va + conf.granule, conf.granule, second, RW);
 	page_fill(va, 0x5555);
 	check(page_peek(va + conf.granule) == 0x5555);
+	try_export(second, "imported", CUDA_ERROR_INVALID_VALUE);
+	ok(gpu->cuMemRetainAllocationHandle(&third, (void *)(uintptr_t)(va + conf.granule)));
+	try_export(third, "imported_and_retained", CUDA_ERROR_INVALID_VALUE);
+	ok(gpu->cuMemRelease(third));
+	ok(gpu->cuMemRetainAllocationHandle(&third, (void *)(uintptr_t)va));
+	try_export(third, "made_and_retained", CUDA_SUCCESS);
+	ok(gpu->cuMemRelease(third));
+	close(conf_export(first));
 	ok(gpu->cuMemUnmap(va, 2 * conf.granule));
 	ok(gpu->cuMemRelease(first));
 	ok(gpu->cuMemRelease(second));
-	ok(gpu->cuMemRelease(third));
 	ok(gpu->cuMemAddressFree(va, 2 * conf.granule));
 }
 
@@ -316,35 +342,64 @@ static void test_importer_takes_more(void **state)
 	ok(gpu->cuMemAddressFree(va, conf.granule));
 }
 
+/* Has the descriptor of a page, which @creating made, kept by @keeping; ends the maker. */
+static int store_descriptor(struct conf_peer *creating, struct conf_peer *keeping)
+{
+	int fd;
+
+	check(conf_recv(creating->sock, &fd) == 1 && fd >= 0);
+	conf_send(keeping->sock, 1, fd);
+	close(fd);
+	check(conf_recv(keeping->sock, NULL) == 2);
+	conf_kill(creating);
+	conf_send(keeping->sock, 3, -1);
+	check(conf_recv(keeping->sock, &fd) == 4 && fd >= 0);
+	conf_finish(keeping);
+	return fd;
+}
+
 /*
  * As a daemon that starts again: its memory waits in a descriptor that a process without a driver
- * keeps, through the end of who made it.
+ * keeps, through the end of who made it. It is imported as often as it is needed, and passed on.
  */
 static void test_stored_descriptor(void **state)
 {
 	struct conf_peer creating = conf_spawn("creator"), keeping = conf_spawn("keeper");
+	struct conf_peer importing = conf_spawn("importer");
 	CUdeviceptr va = conf_reserve(conf.granule);
-	CUmemGenericAllocationHandle h;
-	int fd;
+	CUmemGenericAllocationHandle h, again;
+	int fd = store_descriptor(&creating, &keeping);
 
 	(void)state;
-	check(conf_recv(creating.sock, &fd) == 1 && fd >= 0);
-	conf_send(keeping.sock, 1, fd);
-	close(fd);
-	check(conf_recv(keeping.sock, NULL) == 2);
-	conf_kill(&creating);
-	conf_send(keeping.sock, 3, -1);
-	check(conf_recv(keeping.sock, &fd) == 4 && fd >= 0);
-	conf_finish(&keeping);
 	h = conf_import(fd);
-	close(fd);
 	conf_map(va, conf.granule, h, RW);
 	check(page_peek(va) == 0x2222);
-	/* The page can be exported again. */
-	close(conf_export(h));
+	again = conf_import(fd);
+	ok(gpu->cuMemRelease(again));
+	conf_send(importing.sock, 1, fd);
+	close(fd);
+	check(conf_recv(importing.sock, NULL) == 0x2222);
+	check(conf_recv(importing.sock, NULL) == 2);
+	check(page_peek(va) == 0x1111);
+	conf_send(importing.sock, 0, -1);
+	conf_finish(&importing);
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	ok(gpu->cuMemRelease(h));
 	ok(gpu->cuMemAddressFree(va, conf.granule));
+}
+
+/* The maker is gone: whoever has imported what it made may still not be able to export it. */
+static void test_reexport_of_stored(void **state)
+{
+	struct conf_peer creating = conf_spawn("creator"), keeping = conf_spawn("keeper");
+	int fd = store_descriptor(&creating, &keeping);
+	CUmemGenericAllocationHandle h;
+
+	(void)state;
+	h = conf_import(fd);
+	close(fd);
+	try_export(h, "imported_of_the_dead", CUDA_ERROR_INVALID_VALUE);
+	ok(gpu->cuMemRelease(h));
 }
 
 /*
@@ -488,6 +543,7 @@ static const struct CMUnitTest tests[] = {
 	T(test_importer_chooses_access),
 	T(test_importer_takes_more),
 	T(test_stored_descriptor),
+	T(test_reexport_of_stored),
 	T(test_descriptors),
 	T(test_not_exportable),
 	T(test_last_holder),
