@@ -172,11 +172,13 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr va, size_t bytes, size_t offset,
 	struct sg_alloc *a;
 
 	SG_ENTER();
-	if (flags || offset || !vm_is_range(va, bytes, sg_granularity_min()))
+	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	mm_lock_take(&sg_vm_mutex);
 	a = sg_alloc_find(handle);
-	if (a && a->page.bytes == bytes) {
+	if (a && (offset || a->page.bytes != bytes)) {
+		res = CUDA_ERROR_NOT_SUPPORTED; /* an allocation is mapped as a whole */
+	} else if (a && vm_is_range(va, bytes, sg_granularity_min())) {
 		device = a->page.device;
 		res = sg_mapping_add(va, a, NULL, &m);
 	}
