@@ -430,12 +430,15 @@ static CUresult capture_end(struct sg_stream *stream, CUgraph *ret_graph)
 
 	sg_graph_lock();
 	res = capture_may_end(stream);
-	if (res) {
+	if (res && res != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
 		sg_graph_unlock();
 		return res;
 	}
 	c = stream->capture;
-	if (c->invalid)
+	/* A thread that may not end it ends it all the same, and nobody has the graph. */
+	if (res)
+		joined = false;
+	else if (c->invalid)
 		res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	else if (!sg_graph_is_joined(c->graph, stream->ahead, stream->n_ahead, &joined))
 		res = CUDA_ERROR_OUT_OF_MEMORY;

@@ -223,7 +223,7 @@ static CUresult event_record_as(struct sg_event *event, struct sg_stream *stream
 		return external ? event_capture_node(event, stream, SG_OP_RECORD)
 				: sg_capture_record(stream, event);
 	if (external)
-		return CUDA_ERROR_INVALID_VALUE;
+		return CUDA_ERROR_ILLEGAL_STATE;
 	sg_capture_drop_event(event);
 	return event_record(event, stream);
 }

@@ -406,64 +406,150 @@ static void test_misuse(void **state)
 
 struct beside {
 	CUstream stream;
+	CUstreamCaptureMode mode; /* of the calling thread */
 	CUgraph graph;
 	CUresult alloc, map, end;
 };
 
-/* Calls that another thread makes while this one captures. */
-static void *act_beside(void *arg)
+/* Memory is made, mapped, used and taken away again. */
+static CUresult map_beside(void)
 {
 	const CUmemAccessDesc rw = { conf.prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-	struct beside *b = arg;
 	CUmemGenericAllocationHandle h;
-	CUdeviceptr va = 0;
+	CUdeviceptr va;
+	CUresult res = gpu->cuMemCreate(&h, conf.granule, &conf.prop, 0);
+
+	if (!res)
+		res = gpu->cuMemAddressReserve(&va, conf.granule, 0, 0, 0);
+	if (!res)
+		res = gpu->cuMemMap(va, conf.granule, 0, h, 0);
+	if (!res)
+		res = gpu->cuMemSetAccess(va, conf.granule, &rw, 1);
+	if (!res)
+		res = gpu->cuMemUnmap(va, conf.granule);
+	return res;
+}
+
+/* What other threads do while one captures. */
+static void *end_in_thread(void *arg)
+{
+	struct beside *b = arg;
 
 	gpu->cuCtxSetCurrent(conf.ctx);
 	b->end = gpu->cuStreamEndCapture(b->stream, &b->graph);
+	return NULL;
+}
+
+static void *alloc_in_thread(void *arg)
+{
+	struct beside *b = arg;
+	CUdeviceptr va = 0;
+
+	gpu->cuCtxSetCurrent(conf.ctx);
+	if (gpu->cuThreadExchangeStreamCaptureMode)
+		gpu->cuThreadExchangeStreamCaptureMode(&b->mode);
 	b->alloc = gpu->cuMemAlloc(&va, PAGE);
 	if (!b->alloc)
 		gpu->cuMemFree(va);
-	b->map = gpu->cuMemCreate(&h, conf.granule, &conf.prop, 0);
-	if (!b->map)
-		b->map = gpu->cuMemAddressReserve(&va, conf.granule, 0, 0, 0);
-	if (!b->map)
-		b->map = gpu->cuMemMap(va, conf.granule, 0, h, 0);
-	if (!b->map)
-		b->map = gpu->cuMemSetAccess(va, conf.granule, &rw, 1);
-	if (!b->map)
-		b->map = gpu->cuMemUnmap(va, conf.granule);
+	return NULL;
+}
+
+static void *map_in_thread(void *arg)
+{
+	struct beside *b = arg;
+
+	gpu->cuCtxSetCurrent(conf.ctx);
+	if (gpu->cuThreadExchangeStreamCaptureMode)
+		gpu->cuThreadExchangeStreamCaptureMode(&b->mode);
+	b->map = map_beside();
 	return NULL;
 }
 
 /*
- * Captured with THREAD_LOCAL, as mmserve does: others map and allocate as they like, but cannot end
- * it. With GLOBAL an allocation of theirs is refused.
+ * Captures in @mode while another thread, whose own mode is @other, does what @act says. Return:
+ * what the end says.
  */
-static void test_modes(void **state)
+static CUresult capture_beside(CUstreamCaptureMode mode, CUstreamCaptureMode other,
+			       void *(*act)(void *), struct beside *b)
 {
-	struct beside b = { .stream = conf_stream() };
 	CUdeviceptr mem = conf_take(conf.granule);
+	CUgraph graph = NULL;
 	pthread_t thread;
-	CUgraph graph;
+	CUresult res;
+
+	*b = (struct beside){ .stream = conf_stream(), .mode = other };
+	ok(gpu->cuStreamBeginCapture(b->stream, mode));
+	ok(gpu->cuMemsetD32Async(mem, 1, 1, b->stream));
+	assert_int_equal(pthread_create(&thread, NULL, act, b), 0);
+	pthread_join(thread, NULL);
+	res = gpu->cuStreamEndCapture(b->stream, &graph);
+	if (!res)
+		ok(gpu->cuGraphDestroy(graph));
+	/* However it ended, the stream works as before. */
+	check(status_of(b->stream) == CU_STREAM_CAPTURE_STATUS_NONE);
+	ok(gpu->cuMemsetD32Async(mem, 1, 1, b->stream));
+	ok(gpu->cuStreamSynchronize(b->stream));
+	ok(gpu->cuStreamDestroy(b->stream));
+	conf_give(mem, conf.granule);
+	return res;
+}
+
+#define LOCAL   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+#define GLOBAL  CU_STREAM_CAPTURE_MODE_GLOBAL
+#define RELAXED CU_STREAM_CAPTURE_MODE_RELAXED
+
+/* Captured with THREAD_LOCAL, as mmserve does: others map and allocate as they like. */
+static void test_beside_thread_local(void **state)
+{
+	struct beside b;
 
 	(void)state;
-	begin(b.stream);
-	ok(gpu->cuMemsetD32Async(mem, 1, 1, b.stream));
-	assert_int_equal(pthread_create(&thread, NULL, act_beside, &b), 0);
-	pthread_join(thread, NULL);
+	ok(capture_beside(LOCAL, GLOBAL, map_in_thread, &b));
+	ok(b.map);
+	ok(capture_beside(LOCAL, GLOBAL, alloc_in_thread, &b));
+	ok(b.alloc);
+}
+
+/* Another thread cannot end what this one captures, but a driver may let it spoil it. */
+static void test_wrong_thread(void **state)
+{
+	struct beside b;
+	CUresult res = capture_beside(LOCAL, GLOBAL, end_in_thread, &b);
+
+	(void)state;
 	check(b.end == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-	check(b.alloc == CUDA_SUCCESS && b.map == CUDA_SUCCESS);
-	ok(gpu->cuStreamEndCapture(b.stream, &graph));
-	ok(gpu->cuGraphDestroy(graph));
-	ok(gpu->cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	assert_int_equal(pthread_create(&thread, NULL, act_beside, &b), 0);
-	pthread_join(thread, NULL);
+	conf_fact_result("capture.wrong_thread.end", res);
+	check(!conf.software || res == CUDA_ERROR_ILLEGAL_STATE);
+}
+
+/*
+ * Captured with GLOBAL, as PyTorch does: whether another thread may allocate and map, with the mode
+ * that threads have and with RELAXED, which this project's threads take.
+ */
+static void test_beside_global(void **state)
+{
+	struct beside b;
+	CUresult end;
+
+	(void)state;
+	end = capture_beside(GLOBAL, GLOBAL, alloc_in_thread, &b);
 	conf_fact_result("capture.global.alloc", b.alloc);
-	conf_fact_result("capture.global.map", b.map);
-	b.end = gpu->cuStreamEndCapture(b.stream, &graph);
-	conf_fact_result("capture.global.end", b.end);
+	conf_fact_result("capture.global.alloc.end", end);
 	check(!conf.software || (b.alloc == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-				 b.end == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+				 end == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+	end = capture_beside(GLOBAL, GLOBAL, map_in_thread, &b);
+	conf_fact_result("capture.global.map", b.map);
+	conf_fact_result("capture.global.map.end", end);
+	if (!gpu->cuThreadExchangeStreamCaptureMode)
+		return;
+	end = capture_beside(GLOBAL, RELAXED, map_in_thread, &b);
+	conf_fact_result("capture.global.map_relaxed", b.map);
+	conf_fact_result("capture.global.map_relaxed.end", end);
+	ok(b.map);
+	ok(end);
+	end = capture_beside(GLOBAL, RELAXED, alloc_in_thread, &b);
+	conf_fact_result("capture.global.alloc_relaxed", b.alloc);
+	conf_fact_result("capture.global.alloc_relaxed.end", end);
 }
 
 /* ---- Events ---- */
@@ -699,9 +785,13 @@ static int set_up(void **state)
 
 #define T(name) cmocka_unit_test_setup(name, set_up)
 static const struct CMUnitTest tests[] = {
-	T(test_replay),          T(test_kernel),         T(test_remap),  T(test_order),
-	T(test_fork_and_join),   T(test_rules),          T(test_misuse), T(test_modes),
-	T(test_external_events), T(test_gate_constants), T(test_gates),  T(test_set_params),
+	T(test_replay),          T(test_kernel),
+	T(test_remap),           T(test_order),
+	T(test_fork_and_join),   T(test_rules),
+	T(test_misuse),          T(test_beside_thread_local),
+	T(test_wrong_thread),    T(test_beside_global),
+	T(test_external_events), T(test_gate_constants),
+	T(test_gates),           T(test_set_params),
 	T(test_batch_nodes),
 };
 
