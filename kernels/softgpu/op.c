@@ -283,6 +283,12 @@ bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx)
 	}
 }
 
+CUresult sg_op_fault(const struct sg_op *op)
+{
+	/* Only the processors say what went wrong; copy engines and the front end do not. */
+	return op->kind == SG_OP_LAUNCH ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
+}
+
 static uint64_t host_time_ns(void)
 {
 	struct timespec now;
@@ -308,7 +314,7 @@ void sg_op_run(struct sg_op *op, struct sg_stream *stream)
 		break;
 	default:
 		if (!sg_op_perform(op, ctx))
-			sg_context_fault(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
+			sg_context_fault(ctx, sg_op_fault(op));
 		break;
 	}
 }

@@ -104,6 +104,9 @@ void sg_op_run(struct sg_op *op, struct sg_stream *stream);
 /* Does at once what the op does to memory and to others. Return: false, it faulted. */
 bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx);
 
+/* Return: the error of a context in which the op faulted. */
+CUresult sg_op_fault(const struct sg_op *op);
+
 /* Instead of running it, in a context that is lost: does only what others wait for. */
 void sg_op_drop(struct sg_op *op, struct sg_context *ctx);
 void sg_op_destroy(struct sg_op *op);

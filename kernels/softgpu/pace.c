@@ -244,5 +244,5 @@ void sg_pace_run(struct sg_op *op, struct sg_stream *s)
 		kernels_settle(s, false);
 	s->time_ns = MM_MAX(s->time_ns, op->submitted_ns);
 	if (!op_pace(op, s))
-		sg_context_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
+		sg_context_fault(s->ctx, sg_op_fault(op));
 }

@@ -114,7 +114,7 @@ static void test_primary_is_one(void **state)
 
 	(void)state;
 	ok(gpu->cuMemsetD8Async(nowhere, 1, 1, NULL));
-	expect(gpu->cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+	expect(gpu->cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
 	for (int i = 0; i < ROUNDS; i++) {
 		ok(gpu->cuDevicePrimaryCtxReset(0));
 		expect(gpu->cuMemAlloc(&va, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -276,10 +276,10 @@ static void test_free_in_faulted_context(void **state)
 	ctx = create_context();
 	theirs = make_things();
 	ok(gpu->cuMemsetD8Async(nowhere, 1, 1, NULL));
-	expect(gpu->cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
-	expect(gpu->cuMemFree(theirs.va), CUDA_ERROR_ILLEGAL_ADDRESS);
-	expect(gpu->cuMemFreeHost(theirs.host), CUDA_ERROR_ILLEGAL_ADDRESS);
-	expect(gpu->cuMemHostUnregister(theirs.page), CUDA_ERROR_ILLEGAL_ADDRESS);
+	expect(gpu->cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
+	expect(gpu->cuMemFree(theirs.va), CUDA_ERROR_LAUNCH_FAILED);
+	expect(gpu->cuMemFreeHost(theirs.host), CUDA_ERROR_LAUNCH_FAILED);
+	expect(gpu->cuMemHostUnregister(theirs.page), CUDA_ERROR_LAUNCH_FAILED);
 	free_things(&mine);
 	ok(destroy(ctx));
 	ok(gpu->cuCtxSetCurrent(conf.ctx));

@@ -443,7 +443,7 @@ static int role_fault(int sock)
 	ok(gpu->cuStreamSynchronize(stream));
 	/* The second half of it is not mapped. */
 	ok(gpu->cuMemcpyHtoDAsync(va + (2 << 20), host, 4 << 20, stream));
-	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_LAUNCH_FAILED);
 	return 0;
 }
 
@@ -456,7 +456,7 @@ static int role_fault_rows(int sock)
 	ok(gpu->cuStreamSynchronize(stream));
 	/* Half as many bytes again, but the last rows are behind the mapping. */
 	fill_rows(va, 3 << 20);
-	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_LAUNCH_FAILED);
 	return 0;
 }
 
@@ -466,7 +466,7 @@ static int role_read_only(int sock)
 
 	(void)sock;
 	ok(gpu->cuMemsetD8Async(va, 1, 4 << 20, stream));
-	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_LAUNCH_FAILED);
 	return 0;
 }
 
