@@ -3,11 +3,13 @@
 
 import os
 import shutil
+import subprocess
 import sys
 
 from suite import deps
 from suite.work import TOP, Failure
 
+SYSTEM_PYTHON = "/usr/bin/python3"
 NVCC_PLACES = ("/usr/local/cuda/bin",)
 FATBINS = ("lib/mm-kernels-cuda.fatbin", "tests/mm-conformance-kernels.fatbin")
 
@@ -23,13 +25,23 @@ def install(suite):
         raise Failure(f"packages: {done.last_words()}; --no-install leaves them alone")
 
 
+def python_of_tests():
+    """The system's Python, as CMake takes it by itself, or the suite's own where that one has no pytest."""
+    for python in (SYSTEM_PYTHON, sys.executable):
+        if os.path.exists(python) and not subprocess.run([python, "-c", "import pytest"], stderr=subprocess.DEVNULL,
+                                                         check=False).returncode:
+            return python
+    return SYSTEM_PYTHON if os.path.exists(SYSTEM_PYTHON) else sys.executable
+
+
 def configure(suite):
     argv = ["cmake", "-S", TOP, "-B", suite.build, "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DMM_TESTS=ON"]
     # Set only if CMake cannot find it out, because the value stays in its cache.
     if not tool(suite, "git") or not (TOP / ".git").exists():
         argv.append(f"-DMM_COMMIT={suite.state['commit']}")
-    if not os.path.exists("/usr/bin/python3"):
-        argv.append(f"-DMM_PYTHON={sys.executable}")
+    python = python_of_tests()
+    if python != SYSTEM_PYTHON:
+        argv.append(f"-DMM_PYTHON={python}")
     if not (suite.build / "CMakeCache.txt").exists():
         argv += ["-G", "Ninja" if tool(suite, "ninja") else "Unix Makefiles"]
     if suite.args.deps:
