@@ -219,8 +219,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 }
 
 /*
- * Only SYNC_MEMOPS can be set. Synchronous copies and fills wait here in any case, which is all
- * that it asks for.
+ * Only SYNC_MEMOPS can be set: synchronous copies and fills then return only when they are done.
  */
 CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 				       CUdeviceptr va)

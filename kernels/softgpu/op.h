@@ -39,6 +39,11 @@ struct sg_op {
 	enum sg_op_kind kind;
 	uint32_t steps;        /* how many of the stream's numbers it takes: 1, except for graphs */
 	uint64_t submitted_ns; /* timed mode: device time at which the device gets it */
+	/*
+	 * Of a synchronous call that returns before the device is done: it runs when somebody waits
+	 * for the stream or puts more into it, and else late.
+	 */
+	bool late;
 	union {
 		struct {
 			void *dst;

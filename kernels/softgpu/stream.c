@@ -18,6 +18,8 @@
 #define TIMER_SLACK_NS 1000UL
 #define STOP_LOOK_NS   (10 * MM_NS_PER_MS)
 #define HELD_MAX       64
+#define LATE_NS        (20 * MM_NS_PER_MS)
+#define LATE_LOOK_NS   50000L
 
 static uint64_t last_stream_id; /* atomic */
 
@@ -252,8 +254,32 @@ static void work_run_graph(struct sg_stream *stream, const struct sg_op *op)
 	}
 }
 
+static bool work_is_awaited(struct sg_stream *stream)
+{
+	bool awaited;
+
+	sg_stream_mutex_take(&stream->mtx);
+	awaited = stream->waiters || stream->head || stream->closed;
+	sg_stream_mutex_give(&stream->mtx);
+	return awaited || __atomic_load_n(&stream->ctx->stopping, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * What a program did not wait for has not happened yet: work of another stream that needs it, and
+ * is not ordered behind it, goes wrong here as it may on hardware.
+ */
+static void work_dawdle(struct sg_stream *stream)
+{
+	const struct timespec look = { .tv_nsec = LATE_LOOK_NS };
+
+	for (uint64_t ns = 0; ns < LATE_NS && !work_is_awaited(stream); ns += LATE_LOOK_NS)
+		nanosleep(&look, NULL);
+}
+
 static void work_execute(struct sg_stream *stream, struct sg_op *op)
 {
+	if (op->late)
+		work_dawdle(stream);
 	if (op->kind == SG_OP_GRAPH)
 		work_run_graph(stream, op);
 	else

@@ -7,6 +7,8 @@
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/place.h"
+#include "kernels/softgpu/timed.h"
+#include "kernels/softgpu/vm.h"
 #include "libclient/base/base.h"
 
 static enum sg_way copy_way_of(enum sg_place dst, enum sg_place src)
@@ -65,6 +67,26 @@ static bool stream_is_captured(CUstream handle)
 	return captured;
 }
 
+/* Return: whether a synchronous call returns before the device's memory at @va has the bytes. */
+static bool write_is_late(uint64_t va, uint64_t bytes)
+{
+	struct sg_context *ctx;
+
+	/* Timed mode knows when they are there. A write that is not allowed faults in the call. */
+	return !sg_context_current(&ctx) && !sg_is_timed(ctx->device) &&
+	       sg_vm_allows(va, bytes, true) && !sg_vm_describe(va).sync_memops;
+}
+
+/*
+ * As a driver does: a copy from pageable memory is complete when the source has been read, one
+ * within the device when it has been queued; neither when the bytes are there.
+ */
+static bool copy_is_late(const struct copy *c, enum sg_place dst, enum sg_place src)
+{
+	return c->wait && dst == SG_DEVICE && write_is_late(c->dst, c->bytes) &&
+	       (src == SG_PAGEABLE || (src == SG_DEVICE && sg_vm_allows(c->src, c->bytes, false)));
+}
+
 /*
  * A pageable source is read before the call returns, and a pageable destination is written before
  * it returns, as the driver does.
@@ -90,8 +112,9 @@ static CUresult copy_submit(CUstream stream, const struct copy *c)
 	op->copy.bytes = c->bytes;
 	op->copy.way = copy_way_of(dst, src);
 	op->copy.pageable = dst == SG_PAGEABLE || src == SG_PAGEABLE;
-	if (src == SG_PAGEABLE && dst != SG_PAGEABLE && !c->wait && op->kind == SG_OP_COPY &&
-	    !stream_is_captured(stream)) {
+	op->late = copy_is_late(c, dst, src);
+	if (src == SG_PAGEABLE && dst != SG_PAGEABLE && (!c->wait || op->late) &&
+	    op->kind == SG_OP_COPY && !stream_is_captured(stream)) {
 		op->copy.staged = malloc(c->bytes);
 		if (!op->copy.staged) {
 			sg_op_destroy(op);
@@ -100,7 +123,7 @@ static CUresult copy_submit(CUstream stream, const struct copy *c)
 		memcpy(op->copy.staged, op->copy.src, c->bytes);
 		op->copy.src = op->copy.staged;
 	}
-	return op_submit(stream, op, c->wait || dst == SG_PAGEABLE);
+	return op_submit(stream, op, (c->wait && !op->late) || dst == SG_PAGEABLE);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes,
@@ -289,7 +312,8 @@ static CUresult fill_submit(CUstream stream, const struct fill *wanted)
 	op->fill.rows = f.rows;
 	op->fill.pitch = f.pitch;
 	op->fill.in_host = memory != SG_DEVICE;
-	return op_submit(stream, op, f.wait);
+	op->late = f.wait && memory == SG_DEVICE && write_is_late(f.va, bytes);
+	return op_submit(stream, op, f.wait && !op->late);
 }
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr va, unsigned char value, size_t count, CUstream stream)

@@ -89,6 +89,7 @@ static struct product product_make(struct shape shape, cudaDataType type)
 	ok(gpu->cuMemAlloc(&p.y, (size_t)ROWS * shape.outputs * 4));
 	fill_weights(w, n, &p);
 	ok(gpu->cuMemcpyHtoD(p.w, w, n * p.element));
+	ok(gpu->cuCtxSynchronize());
 	return p;
 }
 

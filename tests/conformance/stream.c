@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sched.h>
@@ -258,6 +259,40 @@ static void test_pageable(void **state)
 	}
 	ok(gpu->cuStreamDestroy(stream));
 	conf_give(mem, conf.granule);
+}
+
+/*
+ * A synchronous copy from pageable memory has read its source when it returns; the device need not
+ * have the bytes yet. Its own stream's order brings them, or waiting for that stream; work of a
+ * stream that does not wait for it may see the old ones.
+ */
+static void test_synchronous_copy_is_late(void **state)
+{
+	enum { COPY_BYTES = 1 << 20, TRIES = 64 };
+	uint32_t *from = calloc(1, COPY_BYTES), *seen = conf_shared(COPY_BYTES, NULL), old = 0;
+	CUdeviceptr va = conf_take(mm_round_up(COPY_BYTES, conf.granule));
+	CUstream stream = conf_stream();
+
+	(void)state;
+	check(from != NULL);
+	conf_register(seen, COPY_BYTES, 0);
+	for (uint32_t round = 1; round <= TRIES; round++) {
+		from[0] = from[COPY_BYTES / 4 - 1] = round;
+		ok(gpu->cuMemcpyHtoD(va, from, COPY_BYTES));
+		ok(gpu->cuMemcpyDtoHAsync(seen, va, COPY_BYTES, stream));
+		ok(gpu->cuStreamSynchronize(stream));
+		old += seen[COPY_BYTES / 4 - 1] != round;
+		ok(gpu->cuStreamSynchronize(NULL));
+		ok(gpu->cuMemcpyDtoHAsync(seen, va, COPY_BYTES, stream));
+		ok(gpu->cuStreamSynchronize(stream));
+		check(seen[0] == round && seen[COPY_BYTES / 4 - 1] == round);
+	}
+	conf_fact("copy.pageable.late", "of 64", old);
+	check(old > 0 || !conf.software);
+	free(from);
+	ok(gpu->cuMemHostUnregister(seen));
+	conf_give(va, mm_round_up(COPY_BYTES, conf.granule));
+	ok(gpu->cuStreamDestroy(stream));
 }
 
 /* ---- Host registration ---- */
@@ -590,6 +625,7 @@ static const struct CMUnitTest tests[] = {
 	T(test_host_function),
 	T(test_default_stream),
 	T(test_pageable),
+	T(test_synchronous_copy_is_late),
 	T(test_register_rules),
 	T(test_copy_from_read_only),
 	T(test_across_processes),

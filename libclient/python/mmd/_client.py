@@ -408,9 +408,14 @@ class Client:
         return bytes(ffi.buffer(out, length))
 
     def write(self, va: int, data: bytes) -> None:
-        """Copies to usable chunks of the arena. Blocks. Weights are read-only: EIO or worse."""
+        """Copies to usable chunks of the arena. Blocks. Weights are read-only: EIO or worse.
+
+        Whatever stream reads them afterwards, it finds the bytes.
+        """
         if data:
             self._gpu_call("cuMemcpyHtoD", va, ffi.from_buffer(data), len(data))
+            # The driver's call returns when it has read them, not when they are there.
+            self._gpu_call("cuStreamSynchronize", ffi.NULL)
 
     # ---- what hangs on it
 

@@ -194,12 +194,19 @@ void mm_gpu_range_close(struct mm_gpu_dev *dev, struct mm_gpu_range *range)
 	*range = (struct mm_gpu_range){ 0 };
 }
 
+int mm_gpu_write(struct mm_gpu_dev *dev, CUdeviceptr va, const void *data, uint64_t bytes)
+{
+	int r = MM_GPU_CALL(dev, cuMemcpyHtoDAsync, va, data, bytes, dev->stream);
+
+	return r ? r : mm_gpu_call(dev, dev->gpu.cuStreamSynchronize(dev->stream), "a copy");
+}
+
 int mm_gpu_range_write(struct mm_gpu_dev *dev, const void *data, uint64_t bytes,
 		       struct mm_gpu_range *range)
 {
 	int r = mm_gpu_range_open(dev, bytes, 0, range);
 
-	return r ? r : MM_GPU_CALL(dev, cuMemcpyHtoD, range->va, data, bytes);
+	return r ? r : mm_gpu_write(dev, range->va, data, bytes);
 }
 
 int mm_gpu_warm_up(struct mm_gpu_dev *dev)
@@ -252,7 +259,7 @@ int mm_gpu_randomize(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, boo
 	else
 		make_random(words, RANDOM_BYTES / 8);
 	n = MM_MIN(bytes, RANDOM_BYTES);
-	r = MM_GPU_CALL(dev, cuMemcpyHtoD, va, words, n);
+	r = mm_gpu_write(dev, va, words, n);
 	/* The device doubles the bytes by copies. */
 	for (; !r && n < bytes; n = MM_MIN(2 * n, bytes))
 		r = MM_GPU_CALL(dev, cuMemcpyDtoDAsync, va + n, va, MM_MIN(n, bytes - n),

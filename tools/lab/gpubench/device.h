@@ -69,6 +69,9 @@ int mm_gpu_range_open(struct mm_gpu_dev *dev, uint64_t bytes, uint64_t page_byte
 		      struct mm_gpu_range *range);
 void mm_gpu_range_close(struct mm_gpu_dev *dev, struct mm_gpu_range *range);
 
+/* Returns when the device has the bytes, for work in whatever stream. */
+int mm_gpu_write(struct mm_gpu_dev *dev, CUdeviceptr va, const void *data, uint64_t bytes);
+
 /* Opens a range by cuMemAlloc() and writes @bytes from @data to it. */
 int mm_gpu_range_write(struct mm_gpu_dev *dev, const void *data, uint64_t bytes,
 		       struct mm_gpu_range *range);

@@ -358,7 +358,7 @@ static int rows_make_words(struct rows *k)
 	k->zeros = k->positions + 4 * (uint64_t)k->rows;
 	k->table = k->zeros + 4 * (uint64_t)k->rows;
 	k->results = k->words.va + mm_round_up(bytes, 8);
-	return MM_GPU_CALL(&k->bed.dev, cuMemcpyHtoD, k->words.va, words, bytes);
+	return mm_gpu_write(&k->bed.dev, k->words.va, words, bytes);
 }
 
 static int rows_open(void *state, struct mm_gpu_bench *bench)

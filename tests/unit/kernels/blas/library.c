@@ -206,7 +206,7 @@ static void test_operations(void **unused)
 	for (int ops = 0; ops < 4; ops++) {
 		g.op_a = ops & 1 ? CUBLAS_OP_T : CUBLAS_OP_N;
 		g.op_b = ops & 2 ? CUBLAS_OP_T : CUBLAS_OP_N;
-		rig.gpu.cuMemcpyHtoD(g.c, c, LD * N * 4);
+		rig_write(g.c, c, LD * N * 4);
 		assert_int_equal(call(&lib, &g), 0);
 		assert_int_equal(rig.gpu.cuCtxSynchronize(), 0);
 		rig.gpu.cuMemcpyDtoH(result, g.c, LD * N * 4);

@@ -340,7 +340,7 @@ static void test_another_stream(void **unused)
 	assert_int_equal(rig.gpu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), 0);
 	assert_int_equal(mm_gemm_multiply(gemm, &a, rig.stream), 0);
 	assert_int_equal(rig.gpu.cuStreamSynchronize(rig.stream), 0);
-	rig.gpu.cuMemcpyHtoD(flag, words, sizeof(words));
+	rig_write(flag, words, sizeof(words));
 	rig.gpu.cuStreamWaitValue32(rig.stream, flag, 1, CU_STREAM_WAIT_VALUE_EQ);
 	mm_gemm_multiply(gemm, &a, other);
 	rig.gpu.cuStreamSynchronize(other);
@@ -411,7 +411,7 @@ static void check_captured(enum mm_dtype dtype, bool with_room)
 		free(x);
 		p.x = x = rig_floats((size_t)ROWS * K, false);
 		want = rig_multiply(gemm, &p);
-		assert_int_equal(rig.gpu.cuMemcpyHtoD(a.x_va, x, x_bytes), 0);
+		rig_write(a.x_va, x, x_bytes);
 		assert_int_equal(rig.gpu.cuGraphLaunch(exec, rig.stream), 0);
 		assert_int_equal(rig.gpu.cuStreamSynchronize(rig.stream), 0);
 		assert_int_equal(rig.gpu.cuMemcpyDtoH(y, a.y_va, y_bytes), 0);

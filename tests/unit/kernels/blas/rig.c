@@ -60,12 +60,18 @@ struct mm_gemm *rig_open(enum mm_gemm_kind kind, bool fast, uint32_t max_y_strid
 	return gemm;
 }
 
+void rig_write(CUdeviceptr va, const void *from, size_t bytes)
+{
+	assert_int_equal(rig.gpu.cuMemcpyHtoD(va, from, bytes), 0);
+	assert_int_equal(rig.gpu.cuStreamSynchronize(NULL), 0);
+}
+
 CUdeviceptr rig_upload(const void *from, size_t bytes)
 {
 	CUdeviceptr va;
 
 	assert_int_equal(rig.gpu.cuMemAlloc(&va, bytes), 0);
-	assert_int_equal(rig.gpu.cuMemcpyHtoD(va, from, bytes), 0);
+	rig_write(va, from, bytes);
 	return va;
 }
 

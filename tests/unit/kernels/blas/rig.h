@@ -46,6 +46,8 @@ int rig_start(void);
 /* Fails the test if it cannot be opened. */
 struct mm_gemm *rig_open(enum mm_gemm_kind kind, bool fast, uint32_t max_y_stride);
 
+/* Return only when the device has the bytes, for work in whatever stream. */
+void rig_write(CUdeviceptr va, const void *from, size_t bytes);
 CUdeviceptr rig_upload(const void *from, size_t bytes);
 
 /* y as it is in memory: max(tokens, y_rows) + 1 rows of y_stride; free() it. */

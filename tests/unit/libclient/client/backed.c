@@ -82,11 +82,6 @@ static void chunk_grant(struct fixture *f, uint32_t chunk, uint32_t first_page)
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { chunk } });
 }
 
-static void byte_write(struct fixture *f, CUdeviceptr va, uint8_t byte)
-{
-	assert_int_equal(mm_client_gpu(f->client)->cuMemcpyHtoD(va, &byte, 1), 0);
-}
-
 /* Both pages of @chunk in both ranges hold @byte: they are the filler. */
 static void chunk_is_filler(struct fixture *f, const struct mm_kv *kv, uint32_t chunk, uint8_t byte)
 {
@@ -122,7 +117,7 @@ static void test_backed(void **state)
 	struct mm_kv *kv = arena_open(f, MM_KV_BACKED);
 	const uint64_t generation = mm_kv_generation(kv);
 
-	byte_write(f, chunk_va(kv, 1, 2) + 7, 0x55);
+	fixture_write(f, chunk_va(kv, 1, 2) + 7, 0x55);
 	assert_int_equal(peer_byte(f->peer, FILLER), 0); /* only byte 7 */
 	for (uint32_t c = 0; c < CHUNKS; c++)
 		chunk_is_filler(f, kv, c, 0x55);
@@ -132,7 +127,7 @@ static void test_backed(void **state)
 	chunk_is_granted(f, kv, 1);
 	chunk_is_filler(f, kv, 0, 0x55);
 	chunk_is_filler(f, kv, 2, 0x55);
-	byte_write(f, chunk_va(kv, 0, 0) + 7, 0x66);
+	fixture_write(f, chunk_va(kv, 0, 0) + 7, 0x66);
 	chunk_is_granted(f, kv, 1);
 
 	assert_int_equal(mm_kv_release(kv, 1), 0);
@@ -218,7 +213,7 @@ static void test_filler_is_not_mapped(void **state)
 	struct fixture *f = *state;
 	struct mm_kv *kv = arena_open(f, MM_KV_BACKED);
 
-	byte_write(f, chunk_va(kv, 0, 0) + 7, 0x55);
+	fixture_write(f, chunk_va(kv, 0, 0) + 7, 0x55);
 	for (int n = 1; n <= RANGES * CHUNK_PAGES; n++) {
 		grant_and_wait(f, kv, 1, 8);
 		map_fail(f, n);
@@ -240,7 +235,7 @@ static void test_grant_is_not_mapped(void **state)
 	struct fixture *f = *state;
 	struct mm_kv *kv = arena_open(f, MM_KV_BACKED);
 
-	byte_write(f, chunk_va(kv, 0, 0) + 7, 0x55);
+	fixture_write(f, chunk_va(kv, 0, 0) + 7, 0x55);
 	for (int n = 1; n <= RANGES * CHUNK_PAGES; n++) {
 		map_fail(f, n);
 		chunk_grant(f, 1, 8);
@@ -273,7 +268,7 @@ static void test_contiguous_and_backed(void **state)
 	struct fixture *f = *state;
 	struct mm_kv *kv = arena_open(f, MM_KV_CONTIGUOUS | MM_KV_BACKED);
 
-	byte_write(f, chunk_va(kv, 1, 2) + 7, 0x55);
+	fixture_write(f, chunk_va(kv, 1, 2) + 7, 0x55);
 	grant_and_wait(f, kv, 0, 8);
 	chunk_is_granted(f, kv, 0);
 	chunk_is_filler(f, kv, 1, 0x55);

@@ -135,6 +135,12 @@ uint8_t fixture_read(struct fixture *f, CUdeviceptr va)
 	return byte;
 }
 
+void fixture_write(struct fixture *f, CUdeviceptr va, uint8_t byte)
+{
+	assert_int_equal(mm_client_gpu(f->client)->cuMemcpyHtoD(va, &byte, 1), 0);
+	assert_int_equal(mm_client_gpu(f->client)->cuStreamSynchronize(NULL), 0);
+}
+
 uint64_t shared(const uint64_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);

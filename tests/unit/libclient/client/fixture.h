@@ -47,6 +47,8 @@ int call_step_end(struct call *call);
 /* Waits for the next event of the client; fails the test after 10 s or if it is of another kind. */
 struct mm_event fixture_event(struct fixture *f, enum mm_event_kind kind);
 uint8_t fixture_read(struct fixture *f, CUdeviceptr va);
+/* Returns when whoever reads the memory finds the byte, in whatever stream and process. */
+void fixture_write(struct fixture *f, CUdeviceptr va, uint8_t byte);
 
 /* Reads a shared word, which the client may change at any time. */
 uint64_t shared(const uint64_t *word);

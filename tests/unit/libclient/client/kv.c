@@ -89,7 +89,6 @@ static void test_grant_and_release(void **state)
 	const uint64_t chunk_bytes = 2 * PEER_PAGE_BYTES;
 	size_t free_before, free_after, total;
 	uint64_t bitmap[2] = { 9, 9 };
-	uint8_t byte = 0x77;
 
 	assert_int_equal(mm_kv_want(kv, 1, 0), -EAGAIN);
 	assert_int_equal(peer_expect(f->peer, MM_OP_KV_WANT).arg[0], 1);
@@ -106,7 +105,7 @@ static void test_grant_and_release(void **state)
 
 		assert_int_equal(fixture_read(f, va), 0xa0 + i);
 		assert_int_equal(fixture_read(f, va + PEER_PAGE_BYTES - 1), 0xa0 + i);
-		assert_int_equal(mm_client_gpu(f->client)->cuMemcpyHtoD(va, &byte, 1), 0);
+		fixture_write(f, va, 0x77);
 		assert_int_equal(peer_byte(f->peer, 8 + i), 0x77);
 	}
 	assert_int_equal(mm_kv_range_va(kv, 2), 0);

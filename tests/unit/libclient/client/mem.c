@@ -103,7 +103,6 @@ static void test_written_and_given_back(void **state)
 	struct fixture *f = *state;
 	size_t free_before, free_after, total;
 	struct alloc alloc;
-	uint8_t byte = 0x77;
 
 	peer_fill(f->peer, 8, 0xa0);
 	peer_fill(f->peer, 9, 0xa1);
@@ -112,8 +111,7 @@ static void test_written_and_given_back(void **state)
 	assert_int_equal(call_join(&alloc.call), 0);
 	assert_int_equal(fixture_read(f, alloc.va), 0xa0);
 	assert_int_equal(fixture_read(f, alloc.va + 2 * PEER_PAGE_BYTES - 1), 0xa1);
-	assert_int_equal(
-		mm_client_gpu(f->client)->cuMemcpyHtoD(alloc.va + PEER_PAGE_BYTES, &byte, 1), 0);
+	fixture_write(f, alloc.va + PEER_PAGE_BYTES, 0x77);
 	assert_int_equal(peer_byte(f->peer, 9), 0x77);
 	/* The memory is free once both sides have released it. */
 	peer_drop_page(f->peer, 8);

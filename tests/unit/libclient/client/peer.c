@@ -96,6 +96,8 @@ void peer_fill(struct peer *peer, uint32_t page, uint8_t value)
 
 	memset(bytes, value, sizeof(bytes));
 	assert_int_equal(peer->gpu.cuMemcpyHtoD(peer->page_va[page], bytes, sizeof(bytes)), 0);
+	/* Only then does it have the bytes, whoever reads it. */
+	assert_int_equal(peer->gpu.cuStreamSynchronize(NULL), 0);
 }
 
 uint8_t peer_byte(struct peer *peer, uint32_t page)

@@ -168,6 +168,13 @@ static int lender_swap(struct mm_memory *m, bool in, const struct mm_swap_piece 
 	return 0;
 }
 
+/* The copy returns when it has read the bytes, the engine's stream does not wait for it. */
+static void bytes_write(struct lender *l, CUdeviceptr va, const void *from, size_t bytes)
+{
+	assert_int_equal(l->plain.gpu->cuMemcpyHtoD(va, from, bytes), 0);
+	assert_int_equal(l->plain.gpu->cuStreamSynchronize(NULL), 0);
+}
+
 static void swap_copy(struct lender *l, bool in, const struct mm_swap_piece *p)
 {
 	const struct mm_gpu_api *gpu = l->plain.gpu;
@@ -176,7 +183,7 @@ static void swap_copy(struct lender *l, bool in, const struct mm_swap_piece *p)
 	assert_true(p->range < l->ranges && p->swap_offset + p->bytes <= l->space_bytes);
 	assert_true(l->usable[p->arena_offset / l->chunk_bytes]);
 	if (in)
-		assert_int_equal(gpu->cuMemcpyHtoD(va, l->space + p->swap_offset, p->bytes), 0);
+		bytes_write(l, va, l->space + p->swap_offset, p->bytes);
 	else
 		assert_int_equal(gpu->cuMemcpyDtoH(l->space + p->swap_offset, va, p->bytes), 0);
 }
@@ -259,7 +266,7 @@ static void lender_corrupt(struct lender *l)
 
 	assert_int_equal(l->plain.gpu->cuMemcpyDtoH(&byte, t->va + t->bytes / 2, 1), 0);
 	byte ^= 0x10;
-	assert_int_equal(l->plain.gpu->cuMemcpyHtoD(t->va + t->bytes / 2, &byte, 1), 0);
+	bytes_write(l, t->va + t->bytes / 2, &byte, 1);
 }
 
 static int lender_turn_want(struct mm_memory *m)
