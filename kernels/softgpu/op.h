@@ -40,8 +40,8 @@ struct sg_op {
 	uint32_t steps;        /* how many of the stream's numbers it takes: 1, except for graphs */
 	uint64_t submitted_ns; /* timed mode: device time at which the device gets it */
 	/*
-	 * Of a synchronous call that returns before the device is done: it runs when somebody waits
-	 * for the stream or puts more into it, and else late.
+	 * The op is of a synchronous call that returns before the device is done. It runs when
+	 * somebody waits for the stream or puts more into it, or after a while.
 	 */
 	bool late;
 	union {

@@ -265,8 +265,8 @@ static bool work_is_awaited(struct sg_stream *stream)
 }
 
 /*
- * What a program did not wait for has not happened yet: work of another stream that needs it, and
- * is not ordered behind it, goes wrong here as it may on hardware.
+ * A program that waits for nothing finds the work undone. Another stream that needs it, and is not
+ * ordered behind it, goes wrong here as it may on hardware.
  */
 static void work_dawdle(struct sg_stream *stream)
 {

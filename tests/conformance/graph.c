@@ -430,7 +430,7 @@ static CUresult map_beside(void)
 	return res;
 }
 
-/* What other threads do while one captures. */
+/* Other threads do these things while one captures. */
 static void *end_in_thread(void *arg)
 {
 	struct beside *b = arg;

@@ -272,9 +272,8 @@ static void try_export(CUmemGenericAllocationHandle handle, const char *what, CU
 }
 
 /*
- * What is imported is no maker's, and a driver may refuse to export it, whether the handle comes
- * from the import or from its mapping, in this process or in another. The maker's handle, and one
- * that is retained from the maker's mapping, stay good.
+ * A driver may refuse to export an imported handle, whether it comes from the import or from its
+ * mapping. The maker's handle, and one that is retained from the maker's mapping, stay good.
  */
 static void test_reexport(void **state)
 {
