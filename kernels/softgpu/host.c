@@ -72,6 +72,22 @@ static void region_remove(struct sg_range *r) MM_REQUIRES(regions_lock)
 	sg_ranges_remove(&regions, i, i + 1);
 }
 
+/* Return: the context that registered the memory at @addr, a reference; NULL if none did. */
+static struct sg_context *region_owner(uint64_t addr)
+{
+	struct sg_context *owner = NULL;
+	struct sg_range *r;
+
+	mm_lock_take(&regions_lock);
+	r = sg_ranges_find(&regions, addr);
+	if (r && !((const struct region *)r->value)->allocated) {
+		owner = ((const struct region *)r->value)->owner;
+		sg_object_ref(&owner->object);
+	}
+	mm_lock_give(&regions_lock);
+	return owner;
+}
+
 /*
  * Removes the region that begins at @addr; its context need not be current, but must be without
  * error. *ret_bytes is 0 where no region of this sort contains @addr. Return: INVALID_VALUE, @addr
@@ -237,15 +253,27 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 	return err ? CUDA_ERROR_OUT_OF_MEMORY : owner_check(region.owner);
 }
 
-/* The context is the one that registered the memory, whichever is current. */
+/*
+ * Waits for the context's work first, as the driver does. The context is the one that registered
+ * the memory, whichever is current.
+ */
 CUresult CUDAAPI cuMemHostUnregister(void *addr)
 {
+	struct sg_context *owner;
 	size_t bytes;
+	CUresult res;
 
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
 	if (!addr)
 		return CUDA_ERROR_INVALID_VALUE;
+	owner = region_owner((uintptr_t)addr);
+	if (owner) {
+		res = sg_context_synchronize(owner);
+		sg_object_put(&owner->object);
+		if (res)
+			return res;
+	}
 	SG_TRY(region_take((uintptr_t)addr, false, &bytes));
 	return bytes ? CUDA_SUCCESS : sg_context_unless(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
