@@ -274,6 +274,12 @@ void *sg_per_thread_variant(void *fn);
 	  (CUlibrary * library, const char *path, CUjit_option *jit_options, void **jit_values,    \
 	   unsigned int n_jit_options, CUlibraryOption *options, void **values,                    \
 	   unsigned int n_options))                                                                \
+	X(cuLibraryUnload, 12000, cuLibraryUnload, (CUlibrary library))                            \
+	X(cuLibraryGetKernel, 12000, cuLibraryGetKernel,                                           \
+	  (CUkernel * kernel, CUlibrary library, const char *name))                                \
+	X(cuLibraryGetModule, 12000, cuLibraryGetModule, (CUmodule * module, CUlibrary library))   \
+	X(cuLibraryGetGlobal, 12000, cuLibraryGetGlobal,                                           \
+	  (CUdeviceptr * va, size_t * bytes, CUlibrary library, const char *name))                 \
 	X(cuFuncLoad, 12040, cuFuncLoad, (CUfunction function))                                    \
 	X(cuFuncGetAttribute, 2020, cuFuncGetAttribute,                                            \
 	  (int *value, CUfunction_attribute attribute, CUfunction function))                       \

@@ -70,10 +70,23 @@ static CUresult kernels_check(const struct mm_host_kernel *kernels, size_t *ret_
 	return CUDA_SUCCESS;
 }
 
+static bool is_ptx(const unsigned char *head, size_t bytes)
+{
+	static const char *const begins[] = { ".version", "//", ".target" };
+
+	while (bytes && strchr(" \t\r\n", *head) && *head) {
+		head++;
+		bytes--;
+	}
+	for (size_t i = 0; i < MM_ARRAY_SIZE(begins); i++)
+		if (bytes >= strlen(begins[i]) && memcmp(head, begins[i], strlen(begins[i])) == 0)
+			return true;
+	return false;
+}
+
 /* Return: an error; code for a GPU gets another one than bytes that are no code at all. */
 static CUresult image_refuse(const unsigned char *head, size_t bytes)
 {
-	static const char *const ptx[] = { ".version", "//", ".target" };
 	uint32_t magic = 0;
 	uint16_t machine;
 
@@ -86,14 +99,7 @@ static CUresult image_refuse(const unsigned char *head, size_t bytes)
 		if (machine == ELF_MACHINE_CUDA)
 			return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	}
-	while (bytes && strchr(" \t\r\n", *head) && *head) {
-		head++;
-		bytes--;
-	}
-	for (size_t i = 0; i < MM_ARRAY_SIZE(ptx); i++)
-		if (bytes >= strlen(ptx[i]) && memcmp(head, ptx[i], strlen(ptx[i])) == 0)
-			return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	return CUDA_ERROR_INVALID_IMAGE;
+	return is_ptx(head, bytes) ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
 }
 
 /* Return: the reason why a file is no module. For files that dlopen() refused, or must not see. */
@@ -328,6 +334,72 @@ CUresult CUDAAPI cuModuleGetGlobal(unsigned int *va, unsigned int *bytes, CUmodu
 
 /* ---- Libraries: code for every context at once; none of it for this device ---- */
 
+/* A text of PTX, which is built when something of it is first asked for, and cannot be. */
+struct library {
+	struct sg_object object;
+};
+
+static void destroy_library(struct sg_object *object)
+{
+	free(object);
+}
+
+static CUresult library_create(CUlibrary *ret)
+{
+	struct library *library = calloc(1, sizeof(*library));
+
+	if (!library)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_init(&library->object, SG_LIBRARY, destroy_library);
+	sg_object_publish(&library->object);
+	*ret = (CUlibrary)library;
+	return CUDA_SUCCESS;
+}
+
+/* Return: the error with which what is in the library is asked for. */
+static CUresult library_refuse(CUlibrary handle)
+{
+	struct sg_object *library = sg_object_get(handle, SG_LIBRARY);
+
+	if (!library)
+		return CUDA_ERROR_INVALID_HANDLE;
+	sg_object_put(library);
+	return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+CUresult CUDAAPI cuLibraryUnload(CUlibrary handle)
+{
+	struct sg_object *library;
+
+	SG_ENTER();
+	library = sg_object_retract(handle, SG_LIBRARY);
+	if (!library)
+		return CUDA_ERROR_INVALID_HANDLE;
+	sg_object_put(library);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLibraryGetModule(CUmodule *ret, CUlibrary handle)
+{
+	SG_ENTER();
+	return ret ? library_refuse(handle) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuLibraryGetKernel(CUkernel *ret, CUlibrary handle, const char *name)
+{
+	SG_ENTER();
+	return ret && name ? library_refuse(handle) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *va, size_t *bytes, CUlibrary handle,
+				    const char *name)
+{
+	(void)va;
+	(void)bytes;
+	SG_ENTER();
+	return name ? library_refuse(handle) : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult CUDAAPI cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *jit_options,
 				   void **jit_values, unsigned int n_jit_options,
 				   CUlibraryOption *options, void **values, unsigned int n_options)
@@ -339,7 +411,10 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_opti
 	(void)values;
 	(void)n_options;
 	SG_ENTER();
-	return ret && image ? memory_refuse(image) : CUDA_ERROR_INVALID_VALUE;
+	if (!ret || !image)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* Machine code is looked at when it is loaded. */
+	return is_ptx(image, strnlen(image, 64)) ? library_create(ret) : memory_refuse(image);
 }
 
 /* Not supported: host kernels are loaded as modules only. */

@@ -24,6 +24,7 @@ enum sg_kind {
 	SG_NODE,
 	SG_EXEC,
 	SG_USER,
+	SG_LIBRARY,
 };
 
 struct sg_object {

@@ -139,12 +139,6 @@ typedef struct CUipcEventHandle_st {
 	   CUjit_option *options, void **values))                                                 \
 	X(cuLinkComplete, 5050, cuLinkComplete, (CUlinkState state, void **image, size_t *bytes)) \
 	X(cuLinkDestroy, 5050, cuLinkDestroy, (CUlinkState state))                                \
-	X(cuLibraryUnload, 12000, cuLibraryUnload, (CUlibrary library))                           \
-	X(cuLibraryGetKernel, 12000, cuLibraryGetKernel,                                          \
-	  (CUkernel * kernel, CUlibrary library, const char *name))                               \
-	X(cuLibraryGetModule, 12000, cuLibraryGetModule, (CUmodule * module, CUlibrary library))  \
-	X(cuLibraryGetGlobal, 12000, cuLibraryGetGlobal,                                          \
-	  (CUdeviceptr * va, size_t * bytes, CUlibrary library, const char *name))                \
 	X(cuKernelGetFunction, 12000, cuKernelGetFunction,                                        \
 	  (CUfunction * function, CUkernel kernel))                                               \
 	X(cuKernelGetAttribute, 12000, cuKernelGetAttribute,                                      \

@@ -56,8 +56,9 @@ page = ctypes.create_string_buffer(8192)
 address = ctypes.addressof(page)
 ok(driver.cuMemHostRegister(address, 8192, 0))
 ok(driver.cuMemHostUnregister(address + 1), driver.CUresult.CUDA_ERROR_INVALID_VALUE)
-ok(driver.cuLibraryLoadData(b".version 8.0\n.target sm_90\n", None, None, 0, None, None, 0),
-   driver.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU)
+library = ok(driver.cuLibraryLoadData(b".version 8.0\n.target sm_90\n", None, None, 0, None, None, 0))
+ok(driver.cuLibraryGetModule(library), driver.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU)
+ok(driver.cuLibraryUnload(library))
 ok(driver.cuMemAllocManaged(4096, 1), driver.CUresult.CUDA_ERROR_NOT_SUPPORTED)
 
 ok(driver.cuCtxPopCurrent())
