@@ -404,13 +404,6 @@ static void test_misuse(void **state)
 	ok(gpu->cuStreamSynchronize(stream));
 }
 
-struct beside {
-	CUstream stream;
-	CUstreamCaptureMode mode; /* of the calling thread */
-	CUgraph graph;
-	CUresult alloc, map, end;
-};
-
 /* Memory is made, mapped, used and taken away again. */
 static CUresult map_beside(void)
 {
@@ -430,68 +423,70 @@ static CUresult map_beside(void)
 	return res;
 }
 
-/* Other threads do these things while one captures. */
-static void *end_in_thread(void *arg)
+/* Another thread does something while one captures. */
+struct beside {
+	CUstreamCaptureMode mode;  /* of the capture */
+	CUstreamCaptureMode other; /* of the thread */
+	enum { END, ALLOC, DEALLOC, MAP } act;
+	CUstream stream;
+	CUdeviceptr mem;
+	CUresult res, end; /* of the act; of the capture's end by its owner */
+};
+
+static void *act_beside(void *arg)
 {
 	struct beside *b = arg;
-
-	gpu->cuCtxSetCurrent(conf.ctx);
-	b->end = gpu->cuStreamEndCapture(b->stream, &b->graph);
-	return NULL;
-}
-
-static void *alloc_in_thread(void *arg)
-{
-	struct beside *b = arg;
-	CUdeviceptr va = 0;
-
-	gpu->cuCtxSetCurrent(conf.ctx);
-	if (gpu->cuThreadExchangeStreamCaptureMode)
-		gpu->cuThreadExchangeStreamCaptureMode(&b->mode);
-	b->alloc = gpu->cuMemAlloc(&va, PAGE);
-	if (!b->alloc)
-		gpu->cuMemFree(va);
-	return NULL;
-}
-
-static void *map_in_thread(void *arg)
-{
-	struct beside *b = arg;
+	CUgraph graph;
 
 	gpu->cuCtxSetCurrent(conf.ctx);
 	if (gpu->cuThreadExchangeStreamCaptureMode)
-		gpu->cuThreadExchangeStreamCaptureMode(&b->mode);
-	b->map = map_beside();
+		gpu->cuThreadExchangeStreamCaptureMode(&b->other);
+	switch (b->act) {
+	case END:
+		b->res = gpu->cuStreamEndCapture(b->stream, &graph);
+		break;
+	case ALLOC:
+		b->res = gpu->cuMemAlloc(&b->mem, PAGE);
+		break;
+	case DEALLOC:
+		b->res = gpu->cuMemFree(b->mem);
+		break;
+	case MAP:
+		b->res = map_beside();
+		break;
+	}
 	return NULL;
 }
 
-/*
- * Captures in @mode while another thread, whose own mode is @other, does what @act says. Return:
- * what the end says.
- */
-static CUresult capture_beside(CUstreamCaptureMode mode, CUstreamCaptureMode other,
-			       void *(*act)(void *), struct beside *b)
+static void capture_beside(struct beside *b, const char *name)
 {
 	CUdeviceptr mem = conf_take(conf.granule);
-	CUgraph graph = NULL;
+	char fact[64];
+	CUgraph graph;
 	pthread_t thread;
-	CUresult res;
 
-	*b = (struct beside){ .stream = conf_stream(), .mode = other };
-	ok(gpu->cuStreamBeginCapture(b->stream, mode));
+	b->stream = conf_stream();
+	if (b->act == DEALLOC)
+		ok(gpu->cuMemAlloc(&b->mem, PAGE));
+	ok(gpu->cuStreamBeginCapture(b->stream, b->mode));
 	ok(gpu->cuMemsetD32Async(mem, 1, 1, b->stream));
-	assert_int_equal(pthread_create(&thread, NULL, act, b), 0);
+	assert_int_equal(pthread_create(&thread, NULL, act_beside, b), 0);
 	pthread_join(thread, NULL);
-	res = gpu->cuStreamEndCapture(b->stream, &graph);
-	if (!res)
+	b->end = gpu->cuStreamEndCapture(b->stream, &graph);
+	snprintf(fact, sizeof(fact), "capture.%s", name);
+	conf_fact_result(fact, b->res);
+	snprintf(fact, sizeof(fact), "capture.%s.end", name);
+	conf_fact_result(fact, b->end);
+	if (!b->end)
 		ok(gpu->cuGraphDestroy(graph));
+	if ((b->act == ALLOC && !b->res) || (b->act == DEALLOC && b->res))
+		ok(gpu->cuMemFree(b->mem));
 	/* However it ended, the stream works as before. */
 	check(status_of(b->stream) == CU_STREAM_CAPTURE_STATUS_NONE);
 	ok(gpu->cuMemsetD32Async(mem, 1, 1, b->stream));
 	ok(gpu->cuStreamSynchronize(b->stream));
 	ok(gpu->cuStreamDestroy(b->stream));
 	conf_give(mem, conf.granule);
-	return res;
 }
 
 #define LOCAL   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
@@ -501,25 +496,27 @@ static CUresult capture_beside(CUstreamCaptureMode mode, CUstreamCaptureMode oth
 /* Captured with THREAD_LOCAL, as mmserve does: others map and allocate as they like. */
 static void test_beside_thread_local(void **state)
 {
-	struct beside b;
+	struct beside map = { .mode = LOCAL, .other = GLOBAL, .act = MAP },
+		      alloc = { .mode = LOCAL, .other = GLOBAL, .act = ALLOC };
+	struct beside dealloc = { .mode = LOCAL, .other = GLOBAL, .act = DEALLOC };
 
 	(void)state;
-	ok(capture_beside(LOCAL, GLOBAL, map_in_thread, &b));
-	ok(b.map);
-	ok(capture_beside(LOCAL, GLOBAL, alloc_in_thread, &b));
-	ok(b.alloc);
+	capture_beside(&map, "local.map");
+	capture_beside(&alloc, "local.alloc");
+	capture_beside(&dealloc, "local.free");
+	check(!map.res && !map.end && !alloc.res && !alloc.end);
+	check(!conf.software || (!dealloc.res && !dealloc.end));
 }
 
 /* Another thread cannot end what this one captures, but a driver may let it spoil it. */
 static void test_wrong_thread(void **state)
 {
-	struct beside b;
-	CUresult res = capture_beside(LOCAL, GLOBAL, end_in_thread, &b);
+	struct beside b = { .mode = LOCAL, .other = GLOBAL, .act = END };
 
 	(void)state;
-	check(b.end == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-	conf_fact_result("capture.wrong_thread.end", res);
-	check(!conf.software || res == CUDA_ERROR_ILLEGAL_STATE);
+	capture_beside(&b, "wrong_thread");
+	check(b.res == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+	check(!conf.software || b.end == CUDA_ERROR_ILLEGAL_STATE);
 }
 
 /*
@@ -528,28 +525,23 @@ static void test_wrong_thread(void **state)
  */
 static void test_beside_global(void **state)
 {
-	struct beside b;
-	CUresult end;
+	struct beside map = { .mode = GLOBAL, .other = GLOBAL, .act = MAP },
+		      alloc = { .mode = GLOBAL, .other = GLOBAL, .act = ALLOC };
+	struct beside relaxed = { .mode = GLOBAL, .other = RELAXED, .act = MAP },
+		      other = { .mode = GLOBAL, .other = RELAXED, .act = ALLOC };
 
 	(void)state;
-	end = capture_beside(GLOBAL, GLOBAL, alloc_in_thread, &b);
-	conf_fact_result("capture.global.alloc", b.alloc);
-	conf_fact_result("capture.global.alloc.end", end);
-	check(!conf.software || (b.alloc == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-				 end == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
-	end = capture_beside(GLOBAL, GLOBAL, map_in_thread, &b);
-	conf_fact_result("capture.global.map", b.map);
-	conf_fact_result("capture.global.map.end", end);
+	capture_beside(&alloc, "global.alloc");
+	check(!conf.software || (alloc.res == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+				 alloc.end == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
+	capture_beside(&map, "global.map");
+	check(!conf.software || (!map.res && !map.end));
 	if (!gpu->cuThreadExchangeStreamCaptureMode)
-		return;
-	end = capture_beside(GLOBAL, RELAXED, map_in_thread, &b);
-	conf_fact_result("capture.global.map_relaxed", b.map);
-	conf_fact_result("capture.global.map_relaxed.end", end);
-	ok(b.map);
-	ok(end);
-	end = capture_beside(GLOBAL, RELAXED, alloc_in_thread, &b);
-	conf_fact_result("capture.global.alloc_relaxed", b.alloc);
-	conf_fact_result("capture.global.alloc_relaxed.end", end);
+		conf_skip("no cuThreadExchangeStreamCaptureMode()");
+	capture_beside(&other, "global.alloc_relaxed");
+	check(!conf.software || (!other.res && !other.end));
+	capture_beside(&relaxed, "global.map_relaxed");
+	check(!relaxed.res && !relaxed.end);
 }
 
 /* ---- Events ---- */
