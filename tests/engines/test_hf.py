@@ -133,8 +133,13 @@ def test_beams_and_other_caches(pair):
     cache = mmd.hf.ArenaCache(module._mmd.blocks)
     assert torch.equal(generate(module, past_key_values=cache), want)
     assert cache.get_seq_length() == want.shape[1] - 1
-    cache.crop(-10)
-    assert torch.equal(generate(module, want[:, :-5], tokens=5, past_key_values=cache), want)
+    # What transformers makes of a cropped cache differs between its releases.
+    other = transformers.DynamicCache()
+    generate(plain, past_key_values=other)
+    for one in (cache, other):
+        one.crop(-10)
+    assert torch.equal(generate(module, want[:, :-5], tokens=5, past_key_values=cache),
+                       generate(plain, want[:, :-5], tokens=5, past_key_values=other))
 
 
 def test_blocks_come_and_go(pair):
