@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client_model - weights outside steps
+ * client_model - weights outside steps, and layers that are at home
  *
  * Concept:   In a step a layer's weights are there between mm_layer_begin() and mm_layer_end(). At
  *            any other time mmd may have taken them, and reading them is a fault. An engine that
@@ -37,6 +37,19 @@ MM_API int mm_model_hold(struct mm_model *model, uint64_t timeout_ns);
  * Return: 0; -EINVAL it is not held; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_model_release(struct mm_model *model);
+
+/**
+ * mm_layer_home() - whether a layer that was begun is at home
+ * @model: a step is open
+ * @layer: between mm_layer_begin() and mm_layer_end()
+ *
+ * No plan takes a layer from an open step, so one that is at home can be read at once, by the
+ * host's processor too, until its end. An engine that computes without streams, on the software
+ * GPU, synchronises the layer's stream only where this is 0. Never blocks; the thread of the step.
+ * Since version 0.3. Return: 1 at home; 0 it cycles: the stream waits for it; -EINVAL it was not
+ * begun.
+ */
+MM_API int mm_layer_home(struct mm_model *model, uint32_t layer);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "libclient/client/internal.h"
+#include "mm/client_model.h"
 #include "libclient/support/clock.h"
 #include "libclient/support/fault.h"
 
@@ -635,6 +636,21 @@ int mm_layer_begin(struct mm_model *model, uint32_t layer, void *stream)
 	step->last_layer = layer;
 	step->begun[step->n_begun++] = (struct mm_begun){ layer, stream };
 	return 0;
+}
+
+int mm_layer_home(struct mm_model *model, uint32_t layer)
+{
+	struct mm_client *c = model->client;
+	struct mm_step *step;
+	int r = layer_of_step(model, layer, &step);
+
+	if (r)
+		return r;
+	if (!begun_find(step, layer))
+		return mm_fail(c, -EINVAL, "layer %u: was not begun", layer);
+	/* Not READY: that may be of a slot whose last use is still enqueued. */
+	return !!(__atomic_load_n(&c->gates->gate[layer].high, __ATOMIC_ACQUIRE) &
+		  (uint32_t)(MM_GATE_RESIDENT >> 32));
 }
 
 int mm_layer_end(struct mm_model *model, uint32_t layer, void *stream)

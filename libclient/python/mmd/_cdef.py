@@ -182,4 +182,5 @@ int mm_group_join(struct mm_client *client, const char *name, uint32_t rank, uin
     uint64_t timeout_ns);
 int mm_model_hold(struct mm_model *model, uint64_t timeout_ns);
 int mm_model_release(struct mm_model *model);
+int mm_layer_home(struct mm_model *model, uint32_t layer);
 """

@@ -195,9 +195,18 @@ class Model:
         """Enqueues the wait for a layer's bytes. Never blocks; in a step, by its thread.
 
         Each layer once per step, ascending. Work that is enqueued after it may read the layer;
-        what computes without the driver's streams calls Client.synchronize() first.
+        what computes without the driver's streams calls Client.synchronize() first, unless the
+        layer is_home().
         """
         self._client._call(lib.mm_layer_begin, self._handle, layer, ffi.cast("void *", stream))
+
+    def is_home(self, layer: int) -> bool:
+        """Whether a layer that was begun is at home: its bytes are there, and stay until its end.
+
+        Then what computes without the driver's streams need not synchronize. Never blocks; in a
+        step, by its thread, between the layer's begin and end.
+        """
+        return self._client._call(lib.mm_layer_home, self._handle, layer) == 1
 
     def end(self, layer: int, stream: int = 0) -> None:
         """Enqueues the mark that a layer has been used, on the stream of its begin.

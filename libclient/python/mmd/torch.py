@@ -219,7 +219,7 @@ class Gates:
     def begin(self, layer: int) -> None:
         """Waits for a layer on torch's stream. Never blocks but on the software GPU; in a step."""
         self._model.begin(layer, stream(self._client))
-        if self._synchronous:
+        if self._synchronous and not self._model.is_home(layer):
             # What computes there is this process itself, which no stream orders.
             self._client.synchronize()
 

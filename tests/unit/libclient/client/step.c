@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/libclient/client/fixture.h"
+#include "mm/client_model.h"
 #include "libclient/client/internal.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
@@ -299,6 +300,27 @@ static void test_layers_in_order(void **state)
 	assert_int_equal(mm_layer_end(f->model, 1, f->stream), 0);
 	assert_int_equal(mm_layer_begin(f->model, 0, f->stream), -EINVAL);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+}
+
+static void test_layer_at_home(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(mm_layer_home(f->model, 1), -EINVAL); /* no step */
+	assert_int_equal(mm_step_begin(f->client), 0);
+	peer_gate(f->peer, 1, MM_GATE_RESIDENT);
+	peer_gate(f->peer, 2, MM_GATE_READY);
+	peer_gate(f->peer, 3, MM_GATE_ABORT);
+	assert_int_equal(mm_layer_home(f->model, 1), -EINVAL);
+	assert_int_equal(mm_layer_home(f->model, PEER_LAYERS), -EINVAL);
+	for (uint32_t i = 1; i < 4; i++) {
+		assert_int_equal(mm_layer_begin(f->model, i, f->stream), 0);
+		/* READY may be of a use of the slot that has not ended yet. */
+		assert_int_equal(mm_layer_home(f->model, i), i == 1);
+		assert_int_equal(mm_layer_end(f->model, i, f->stream), 0);
+		assert_int_equal(mm_layer_home(f->model, i), -EINVAL);
+	}
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -ECANCELED);
 }
 
 /* One at a time in each thread; refused at once, although a plan change waits for the first one. */
@@ -688,6 +710,7 @@ int main(void)
 		MODEL(test_mmd_says_why_it_ends),
 		MODEL(test_mmd_dies_in_a_wait),
 		MODEL(test_layers_in_order),
+		MODEL(test_layer_at_home),
 		MODEL(test_second_of_one_thread),
 		MODEL(test_broken_off),
 		MODEL(test_no_step_before_the_repair),
