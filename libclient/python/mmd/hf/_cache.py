@@ -61,7 +61,7 @@ class Blocks:
         chunks = max(1, math.ceil(max_tokens / self.tokens))
         self._arena = Arena(client, chunk_bytes, 1, chunks,
                             min(chunks, math.ceil(share_tokens / self.tokens)))
-        self._views: dict[int, Any] = {}
+        self._views: dict[int, tuple[Any, tuple[Any, ...]]] = {}
         self._used: dict[int, _Block] = {}
         self._caches: weakref.WeakSet[ArenaCache] = weakref.WeakSet()
         self.spilled = 0
@@ -74,11 +74,19 @@ class Blocks:
 
     def view(self, block: _Block) -> Any:
         """A block's memory as a tensor: layers, keys and values, heads, tokens, size of a head."""
+        return self._view(block)[0]
+
+    def layer_view(self, block: _Block, layer: int) -> Any:
+        """A layer's part of a block: keys and values, heads, tokens, size of a head."""
+        return self._view(block)[1][layer]
+
+    def _view(self, block: _Block) -> tuple[Any, tuple[Any, ...]]:
         chunk = block.chunk
         assert chunk is not None, "the block is not in the arena: reserve it before the step"
         if chunk not in self._views:
             memory = self._arena.memory(0, chunk, DTYPES[self.dtype], self.shape)
-            self._views[chunk] = mmd.torch.tensor(memory)
+            whole = mmd.torch.tensor(memory)
+            self._views[chunk] = (whole, whole.unbind(0))
         return self._views[chunk]
 
     # ---- chunks
@@ -221,12 +229,14 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
         cache, before = self._owner(), self.length
         after = before + key_states.shape[-2]
         cache.require(key_states.shape[0], after)
-        keys = [cache.rows(number, self._number, 0, before, after, key_states[number])
-                for number in range(key_states.shape[0])]
-        values = [cache.rows(number, self._number, 1, before, after, value_states[number])
-                  for number in range(key_states.shape[0])]
+        # In a small model the host's time for each operation counts, so there are few of them.
+        new = torch.stack((key_states, value_states), dim=1)
+        found = [cache.row(number, self._number, before, after, new[number])
+                 for number in range(new.shape[0])]
         self.length = after
-        return torch.stack(keys), torch.stack(values)
+        if len(found) == 1:
+            return found[0][:1], found[0][1:]
+        return torch.stack([row[0] for row in found]), torch.stack([row[1] for row in found])
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """The length with the query, and where it begins."""
@@ -307,20 +317,20 @@ class ArenaCache(Cache):  # type: ignore[misc, unused-ignore]
             raise RuntimeError(f"the cache has no blocks for {rows} sequences of {tokens} tokens: "
                                f"call ArenaCache.reserve() before the step, as load() does")
 
-    def rows(self, row: int, layer: int, which: int, before: int, after: int, new: Any) -> Any:
-        """Writes a sequence's new keys or values, and returns all up to `after`, copied."""
+    def row(self, row: int, layer: int, before: int, after: int, new: Any) -> Any:
+        """Writes a sequence's new keys and values, and returns all up to `after`, copied."""
         tokens, parts = self._blocks.tokens, []
         for at, block in enumerate(self._tables[row]):
             first = at * tokens
             if first >= after:
                 break
             last = min(after, first + tokens)
-            view = self._blocks.view(block)[layer, which, :, :last - first]
+            part = self._blocks.layer_view(block, layer)
             begin = max(before, first)
             if begin < last:
-                view[:, begin - first:] = new[:, begin - before:last - before]
-            parts.append(view)
-        return torch.cat(parts, dim=-2)
+                part[:, :, begin - first:last - first] = new[:, :, begin - before:last - before]
+            parts.append(part if last == first + tokens else part[:, :, :last - first])
+        return torch.cat(parts, dim=2)
 
     def select(self, rows: list[int]) -> None:
         """Makes sequence i what sequence rows[i] was. Blocks; not in a step."""
