@@ -14,7 +14,7 @@ import time
 import pytest
 
 import abi
-from isolated import isolated
+from isolated import KEEPS_PAGES_S, isolated
 from models import random_model
 from programs import BIN, limit, read_until, wait_until
 from tenant import make_requests
@@ -28,7 +28,9 @@ class Ranks:
     """The processes of a group; standard input of the first one ends them all."""
 
     def __init__(self, root, d, model, size=2, steps=0):
-        env = dict(d.env, MMD_SOCKET=str(d.dir / "tenant.sock"))
+        # ThreadSanitizer else sleeps for a second at the end of a process, which keeps its pages meanwhile.
+        env = dict(d.env, MMD_SOCKET=str(d.dir / "tenant.sock"),
+                   TSAN_OPTIONS=os.environ.get("TSAN_OPTIONS", "") + " atexit_sleep_ms=0")
         shared = root / f"shared{time.monotonic_ns()}"
         self.processes = [
             subprocess.Popen([str(EXAMPLE), str(rank), str(size), str(model), str(shared), str(steps)], env=env,
@@ -128,8 +130,8 @@ def test_reclaim_and_void(start, ranks, serve, model_dirs, root):
     beside.tokens()
     first, second = group.end()
     assert first[4] == second[4] == 0 and first[0] == second[0]
-    # It was reclaimed on device 1, and is owed on rank 0.
-    assert first[3] > 0 and first[1] == second[1], (first, second)
+    # A void step is one of both. Whether mmd had to reclaim depends on when the ranks gave something by themselves.
+    assert first[1] == second[1], (first, second)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -141,13 +143,16 @@ def test_killed(start, ranks, victim):
         group = ranks(d).ready()
         d.ctl("plan", "set", "rank0", "--layers", 1 + round_ % 3)
         time.sleep(0.05 * round_)
+        begun = time.monotonic()
         group.processes[victim].kill()
         other = group.processes[1 - victim]
         # Its input stays open: at the end of that rank 0 would end by itself.
         other.wait(limit(60))
         errors = other.stderr.read()
-        assert other.returncode == 1, errors
-        assert f"rank {victim} of 2 of its group ranks is gone" in errors, errors
+        # mmd kills who keeps pages for two seconds without a connection: on a slow machine before its own end.
+        late = other.returncode == -signal.SIGKILL and time.monotonic() - begun >= KEEPS_PAGES_S
+        assert late or other.returncode == 1, errors
+        assert late or f"rank {victim} of 2 of its group ranks is gone" in errors, errors
         wait_until(lambda: [x["pages"]["free"] for x in d.status()["devices"]] == free, 20, "the pages")
     assert not d.tenants()
 
