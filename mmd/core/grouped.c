@@ -64,9 +64,11 @@ void mm_core_rank_order(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	if (!t || t->life != MM_LIFE_LIVE || t->kicked || !t->kv.declared)
 		return;
 	mm_assert(t->kv.grouped);
-	mm_assert(order->offer == MM_NO_CHUNK ||
-		  (order->offer < t->kv.chunks_max && !mm_c_kv_holds(t, order->offer)));
+	mm_assert(order->offer == MM_NO_CHUNK || order->offer < t->kv.chunks_max);
 	t->kv.offer = order->offer;
+	/* The order before this one, to another rank of this core, may have led to its grant. */
+	if (order->offer != MM_NO_CHUNK && mm_c_kv_holds(t, order->offer))
+		t->kv.offer = MM_NO_CHUNK;
 	t->kv.most = order->most;
 	rank_demand_set(c, t, order);
 	if (order->deny)
