@@ -73,6 +73,7 @@ struct mm_market;
 struct mm_c_hold {
 	bool on;
 	bool due;           /* the answer: it is sent when all layers are at home */
+	bool checked;       /* whether the account has room, at a time without a plan change */
 	struct mm_msg asks; /* the request */
 };
 
