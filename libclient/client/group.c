@@ -14,8 +14,6 @@
 
 #define LOOK_NS (20 * MM_NS_PER_MS) /* between two looks for the end of the connection */
 #define SPIN_NS (20 * MM_NS_PER_US) /* before the thread sleeps: ranks end nearly at once */
-/* Steps that a rank may be ahead of the slowest one, fewer than MM_GROUP_STEPS - 1. */
-#define AHEAD 3
 
 /* ---- joining ---- */
 
@@ -340,5 +338,7 @@ int mm_group_may_begin(struct mm_client *c)
 	mm_client_lock_give(&c->lock);
 	if (!complete)
 		return mm_fail(c, -ENOTCONN, "not all ranks of the group have joined yet");
-	return begun < AHEAD ? 0 : mm_group_wait(c, begun + 1 - AHEAD, UINT64_MAX);
+	if (begun < MM_GROUP_AHEAD)
+		return 0;
+	return mm_group_wait(c, begun + 1 - MM_GROUP_AHEAD, UINT64_MAX);
 }

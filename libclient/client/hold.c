@@ -67,8 +67,8 @@ int mm_model_hold(struct mm_model *model, uint64_t timeout_ns)
 		return hold_failed(c, r);
 	r = hold_send(c, true, timeout_ns);
 	/* mmd may bring them home later: nobody would tell it to stop. */
-	if (r == -ETIMEDOUT)
-		hold_send(c, false, c->timeout_ns);
+	if (r == -ETIMEDOUT && hold_send(c, false, c->timeout_ns) == -ETIMEDOUT)
+		mm_link_fail(c, r, "mmd did not say whether the model is held");
 	hold_set(c, r ? MM_CLIENT_HOLD_NONE : MM_CLIENT_HOLD_ON);
 	return r ? hold_failed(c, r) : 0;
 }

@@ -532,6 +532,8 @@ static inline bool mm_group_is_joined(const struct mm_client *c)
 {
 	return __atomic_load_n(&c->group.state, __ATOMIC_ACQUIRE) == MM_CLIENT_GROUP_JOINED;
 }
+/* Steps that a rank may be ahead of the slowest one, fewer than MM_GROUP_STEPS - 1. */
+#define MM_GROUP_AHEAD 3
 /*
  * Whether a rank may begin a step; waits for a rank that is several steps behind. Return: 0;
  * -ENOTCONN not all have joined; -EPIPE one has left; the errno of a dead connection.

@@ -445,6 +445,14 @@ static struct demand demand_set(struct mm_kv *kv, uint32_t chunks_total)
 	return demand;
 }
 
+/* mmd takes no request: the connection has ended, for the reason that mmd gave, or mmd is slow. */
+static int push_failed(struct mm_client *c, int r)
+{
+	int dead = mm_enter(c);
+
+	return dead ? dead : mm_fail(c, r, "mmd takes no requests: %s", strerror(-r));
+}
+
 int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
 {
 	struct mm_client *c = kv->client;
@@ -459,7 +467,7 @@ int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
 	demand = demand_set(kv, chunks_total);
 	r = demand.send ? send_want(c, chunks_total) : 0;
 	if (r)
-		return mm_fail(c, r, "mmd takes no requests: %s", strerror(-r));
+		return push_failed(c, r);
 	if (demand.is_met)
 		return 0;
 	if (!timeout_ns || demand.in_step)
@@ -582,7 +590,7 @@ static int release_chunks(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, 
 		link = send_release(c, chunks[i]);
 		*ret_released += !link;
 	}
-	return link ? mm_fail(c, link, "mmd takes no requests: %s", strerror(-link)) : first;
+	return link ? push_failed(c, link) : first;
 }
 
 int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t n)

@@ -141,6 +141,19 @@ static struct mm_step *step_only(struct mm_client *c) MM_REQUIRES(mm_client_lock
 	return only;
 }
 
+/*
+ * Whether the next step of a rank, or of one that is ahead of it, would take the place of an
+ * outcome that a thread still waits for.
+ */
+static bool outcome_is_needed(const struct mm_client *c) MM_REQUIRES(mm_client_lock)
+{
+	for (const struct mm_step *step = c->step_list; step; step = step->next)
+		if (step->submitted && step->group_step &&
+		    step->group_step + MM_GROUP_STEPS - MM_GROUP_AHEAD <= c->group.steps + 1)
+			return true;
+	return false;
+}
+
 /* Whether this thread has as many steps whose outcome it did not take as it may. */
 static bool steps_are_many(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
@@ -233,7 +246,7 @@ static int step_wait(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 static const char *step_busy_text(const struct mm_step *own, bool ranked)
 {
 	if (!own)
-		return "two steps of this thread are not waited for: mm_step_wait()";
+		return "steps of before are not waited for: mm_step_wait()";
 	return ranked ? "a rank has one step open at a time: end it first"
 		      : "this thread has a step open: end it first";
 }
@@ -251,7 +264,7 @@ int mm_step_begin(struct mm_client *client)
 	mm_client_lock_take(&client->lock);
 	/* With a step open it could wait for ever: a plan change waits for that step. */
 	own = ranked ? step_any(client) : step_own(client);
-	r = own || steps_are_many(client) ? -EBUSY : step_wait(client);
+	r = own || steps_are_many(client) || outcome_is_needed(client) ? -EBUSY : step_wait(client);
 	if (!r)
 		step = step_get(client);
 	if (step)
