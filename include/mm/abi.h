@@ -45,7 +45,7 @@
 #define MM_FEAT_KNOWN                                                                            \
 	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
 	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD |        \
-	 MM_FEAT_GROUP)
+	 MM_FEAT_GROUP | MM_FEAT_KEY)
 
 #define MM_SESSION_BYTES 16
 #define MM_REASON_BYTES  416
@@ -396,7 +396,8 @@ enum mm_load_kind {
 	MM_LOAD_SAFETENSORS,
 	MM_LOAD_INDEX, /* index of shards; at most one */
 	MM_LOAD_PACK,  /* struct mm_load_pack, no fd */
-	MM_LOAD_END    /* no fd */
+	MM_LOAD_END,   /* no fd */
+	MM_LOAD_KEY    /* with MM_FEAT_KEY: struct mm_load_key, no fd; at most one */
 };
 
 struct mm_load_file { /* tenant -> load, with one fd (MM_LOAD_END: none) */
@@ -423,6 +424,24 @@ struct mm_load_pack { /* tenant -> load, without an fd */
 };
 static_assert(sizeof(struct mm_load_pack) == 16 + 17 * MM_TENSOR_NAME_BYTES, "ABI");
 #define MM_PACK_KNOWN (MM_PACK_TRANSPOSE | MM_PACK_OPTIONAL)
+
+/*
+ * The key of the model whose files are passed, which must be sealed memfds; or, with
+ * MM_LOAD_KEY_ATTACH, of one that the same user has committed in the same account: then nothing
+ * else is passed but MM_LOAD_END.
+ */
+struct mm_load_key { /* tenant -> load, without an fd */
+	uint32_t magic;
+	uint32_t kind;                         /* MM_LOAD_KEY */
+	uint32_t flags;                        /* MM_LOAD_KEY_*; unknown bit = refusal */
+	uint32_t key_bytes;                    /* 1 .. MM_MODEL_KEY_BYTES */
+	uint8_t digest[MM_MODEL_DIGEST_BYTES]; /* the identity that it must have; else 0 */
+	uint8_t key[MM_MODEL_KEY_BYTES];       /* the tail is 0 */
+};
+static_assert(sizeof(struct mm_load_key) == 16 + MM_MODEL_DIGEST_BYTES + MM_MODEL_KEY_BYTES, "ABI");
+#define MM_LOAD_KEY_ATTACH 1u /* no files follow */
+#define MM_LOAD_KEY_DIGEST 2u /* with ATTACH: refuse another identity than the digest */
+#define MM_LOAD_KEY_KNOWN  (MM_LOAD_KEY_ATTACH | MM_LOAD_KEY_DIGEST)
 
 struct mm_load_status { /* load -> tenant: progress; the last one has done = 1 */
 	uint32_t magic;

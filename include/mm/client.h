@@ -258,6 +258,8 @@ struct mm_model_opts {
 	size_t pack_size;            /* = sizeof(struct mm_pack) */
 	uint32_t n_layers;           /* since version 0.3: for mm_model_load_files() only, else 0 */
 	uint32_t reserved;
+	const void *key;  /* likewise, or NULL: by which mm_model_load_key() finds the model */
+	size_t key_bytes; /* <= MM_MODEL_KEY_BYTES */
 };
 
 struct mm_model_info {
@@ -272,6 +274,7 @@ struct mm_model_info {
 	uint64_t store_bytes;    /* host copy */
 	uint32_t load_flags;     /* MM_LOAD_F_*: shared host copy, buffered, pread */
 	uint32_t reserved;
+	uint8_t digest[MM_MODEL_DIGEST_BYTES]; /* since 0.3: the same for the same content */
 };
 
 struct mm_tensor {
@@ -293,8 +296,7 @@ struct mm_tensor {
  * @opts:      the packing list; NULL = none
  * @ret_model: written only on success; lives as long as @client
  *
- * Blocks until every byte is in device memory. One host copy serves all tenants of the same files
- * and the same packing list.
+ * Blocks until every byte is in device memory. Tenants of the same files and packs share a copy.
  * Return: 0; -ENOENT, -EACCES the files; -EBADMSG malformed, with tensor and reason in
  * mm_client_error(); -EINVAL a packing list that does not fit the model, with rule and reason;
  * -ENOTSUP dtype or layout; -EDQUOT over the account's max; -ENOSPC larger than the device, or than
@@ -315,7 +317,7 @@ MM_API int mm_model_load(struct mm_client *client, const char *dir,
  * the same bytes share one host copy. One that is not sealed is never shared; a file with a path is
  * known as by mm_model_load(). The descriptors may be closed when the call has returned. Since 0.3.
  * Return: as mm_model_load(); -EINVAL n_layers is 0, or @n is; -E2BIG; -EBADF; -EPERM not a file or
- * memfd that mmd reads; -ESTALE changed while it was read.
+ * memfd that mmd reads; -ESTALE changed while it was read; with a key as client_model.h says.
  */
 MM_API int mm_model_load_files(struct mm_client *client, const int *fds, size_t n,
 			       const struct mm_model_opts *opts, struct mm_model **ret_model);
@@ -348,8 +350,7 @@ MM_API int mm_model_tensor(const struct mm_model *model, const char *name,
  * @name_bytes: room at @ret_name; MM_TENSOR_NAME_BYTES suffices for all
  * @ret_tensor: written only on success
  *
- * Since version 0.3. Return: 0; -ENOENT no such index; -EINVAL the name is longer, or a size that
- * cannot be.
+ * Since 0.3. Return: 0; -ENOENT no such index; -EINVAL the name is longer, or size cannot be.
  */
 MM_API int mm_model_tensor_at(const struct mm_model *model, uint32_t index, char *ret_name,
 			      size_t name_bytes, struct mm_tensor *ret_tensor);
@@ -374,8 +375,7 @@ MM_API int mm_model_compute(const struct mm_model *model, const uint16_t *weight
  * @name:      name of a tensor
  * @ret_bytes: length of the tensor
  *
- * Return: borrowed, lives as long as @model; NULL no such tensor, or mmd keeps this model on a
- * disk.
+ * Return: borrowed, lives as long as @model; NULL no such tensor, or it is on a disk.
  */
 MM_API const void *mm_model_store(const struct mm_model *model, const char *name,
 				  uint64_t *ret_bytes);

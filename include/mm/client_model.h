@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client_model - weights outside steps, and layers that are at home
+ * client_model - weights that another tenant has made, weights outside steps, layers at home
  *
- * Concept:   In a step a layer's weights are there between mm_layer_begin() and mm_layer_end(). At
+ * Concept:   An engine that makes weights of its own gives them a key when it commits them
+ *            (mm_model_opts): whatever decides about their bytes, such as model, revision, types,
+ *            rank and its own version. The next one of the same configuration asks for the key
+ *            first, and neither reads nor makes anything.
+ *            In a step a layer's weights are there between mm_layer_begin() and mm_layer_end(). At
  *            any other time mmd may have taken them, and reading them is a fault. An engine that
  *            reads them outside steps - checksums, adapters, export - holds its model meanwhile:
  *            all layers come home, and stay until it lets go.
+ * Trust:     A key is what its committer claims. It is found by the same user in the same account
+ *            only, whose processes can harm each other anyway; to all others it does not exist.
+ *            Who has the digest of what it expects names it, and gets no other bytes.
  * Threading: as in client.h. A model is held once, for all threads.
  */
 #pragma once
@@ -15,6 +22,26 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/**
+ * mm_model_load_key() - load the model that was committed under a key
+ * @client:    one model per client
+ * @key:       as mm_model_opts.key had it
+ * @key_bytes: 1 .. MM_MODEL_KEY_BYTES
+ * @digest:    MM_MODEL_DIGEST_BYTES of mm_model_info.digest that it must have; NULL: any
+ * @ret_model: as of mm_model_load()
+ *
+ * Passes no file, and mmd reads none: the host copy is that of the committer, whose packs it has.
+ * A key exists from the end of its commit until the last tenant of its user and account that uses
+ * the model has ended. While one is being committed the call waits for it. mm_model_load_files()
+ * with a key fails with -EEXIST if other bytes have it, -ENOSPC if these bytes have too many of the
+ * user, -EINVAL if a file is not a sealed memfd, and -E2BIG and -EOPNOTSUPP as this call. Since
+ * version 0.3. Return: as mm_model_load(); -ENOENT there is no such key: make the weights, and
+ * commit them; -ESTALE another digest; -EINVAL no key; -E2BIG a longer one; -EOPNOTSUPP an older
+ * mmd.
+ */
+MM_API int mm_model_load_key(struct mm_client *client, const void *key, size_t key_bytes,
+			     const uint8_t *digest, struct mm_model **ret_model);
 
 /**
  * mm_model_hold() - have all layers at home, until mm_model_release()

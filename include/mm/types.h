@@ -38,14 +38,18 @@
 #define MM_FEAT_HOLD (UINT64_C(1) << 9)
 /* Ranks of one model can form a group (mm_group_join()). */
 #define MM_FEAT_GROUP (UINT64_C(1) << 10)
+/* Weights that an engine made have a key, by which mm_model_load_key() finds them. */
+#define MM_FEAT_KEY (UINT64_C(1) << 11)
 
 /* ---- models ---- */
 
-#define MM_LAYERS_MAX        1023
-#define MM_LOAD_FILES_MAX    256 /* files of a model */
-#define MM_LOAD_PACKS_MAX    64  /* rules of a packing list */
-#define MM_PACK_MEMBERS_MAX  16
-#define MM_TENSOR_NAME_BYTES 120 /* with the NUL */
+#define MM_LAYERS_MAX         1023
+#define MM_LOAD_FILES_MAX     256 /* files of a model */
+#define MM_LOAD_PACKS_MAX     64  /* rules of a packing list */
+#define MM_PACK_MEMBERS_MAX   16
+#define MM_TENSOR_NAME_BYTES  120 /* with the NUL */
+#define MM_MODEL_KEY_BYTES    256 /* most bytes of a key; they may be any */
+#define MM_MODEL_DIGEST_BYTES 32
 
 /*
  * Types of elements, by their names in safetensors files; those below BF16 since version 0.3 of

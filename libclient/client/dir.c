@@ -123,6 +123,7 @@ int mm_directory_read(const void *store, uint64_t head_bytes, uint64_t store_byt
 	dir.n_groups = head.n_groups;
 	dir.n_tensors = head.n_tensors;
 	dir.store_bytes = store_bytes;
+	memcpy(dir.identity, head.identity, sizeof(dir.identity));
 	dir.groups = table_copy((const char *)store + head.groups_offset,
 				head.n_groups * sizeof(*dir.groups));
 	dir.tensors = table_copy((const char *)store + head.tensors_offset,

@@ -18,6 +18,7 @@ struct mm_directory {
 	uint32_t n_groups;
 	uint32_t n_tensors;
 	uint64_t store_bytes;
+	uint8_t identity[MM_MODEL_DIGEST_BYTES];
 	struct mm_dir_group *groups;
 	struct mm_dir_tensor *tensors; /* sorted by name */
 };

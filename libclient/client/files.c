@@ -37,7 +37,8 @@ struct mm_model_files {
 	struct file file[MM_LOAD_FILES_MAX];
 	struct mm_load_pack *packs;
 	size_t n_packs;
-	uint32_t n_layers; /* of files that the engine made; 0: the configuration says it */
+	uint32_t n_layers;      /* of files that the engine made; 0: the configuration says it */
+	struct mm_load_key key; /* its kind is 0 if the model has none */
 };
 
 /* ---- opening ---- */
@@ -163,20 +164,41 @@ static int model_files_open_all(struct mm_client *c, const char *path, struct mm
 	return r ? r : shards_open(c, path, dir, files);
 }
 
-/* Begins a list of files, with the packing list in it. */
+static int key_put(struct mm_client *c, const void *key, size_t key_bytes,
+		   struct mm_load_key *ret_key)
+{
+	if (!(c->welcome.features & MM_FEAT_KEY))
+		return mm_fail(c, -EOPNOTSUPP, "this mmd finds no models by keys");
+	if (!key || !key_bytes)
+		return mm_fail(c, -EINVAL, "key: it has no byte");
+	if (key_bytes > MM_MODEL_KEY_BYTES)
+		return mm_fail(c, -E2BIG, "key: %zu bytes, at most %d can be", key_bytes,
+			       MM_MODEL_KEY_BYTES);
+	*ret_key = (struct mm_load_key){ .magic = MM_ABI_MAGIC,
+					 .kind = MM_LOAD_KEY,
+					 .key_bytes = (uint32_t)key_bytes };
+	memcpy(ret_key->key, key, key_bytes);
+	return 0;
+}
+
+/* Begins a list of files, with the packing list and the key in it. */
 static int model_files_begin(struct mm_client *c, const struct mm_model_opts *opts,
 			     struct mm_model_files **ret)
 {
 	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
+	struct mm_model_opts copy;
 	int r;
 
 	if (!mm_fault("files.open"))
 		files = calloc(1, sizeof(*files));
 	if (!files)
 		return mm_fail(c, -ENOMEM, "out of memory");
-	r = mm_packs_copy(c, opts, &files->packs, &files->n_packs, &files->n_layers);
+	r = mm_packs_copy(c, opts, &files->packs, &files->n_packs, &copy);
+	if (!r && (copy.key || copy.key_bytes))
+		r = key_put(c, copy.key, copy.key_bytes, &files->key);
 	if (r)
 		return r;
+	files->n_layers = copy.n_layers;
 	*ret = files;
 	files = NULL;
 	return 0;
@@ -190,10 +212,30 @@ int mm_model_files_open(struct mm_client *client, const char *path,
 
 	if (!r && files->n_layers)
 		r = mm_fail(client, -EINVAL, "opts: n_layers is what " CONFIG_NAME " says");
+	if (!r && files->key.kind)
+		r = mm_fail(client, -EINVAL, "opts: only weights that the engine made have a key");
 	if (!r)
 		r = model_files_open_all(client, path, files);
 	if (r)
 		return r;
+	*ret = files;
+	files = NULL;
+	return 0;
+}
+
+int mm_model_files_by_key(struct mm_client *client, const void *key, size_t key_bytes,
+			  const uint8_t *digest, struct mm_model_files **ret)
+{
+	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
+	int r = model_files_begin(client, NULL, &files);
+
+	if (!r)
+		r = key_put(client, key, key_bytes, &files->key);
+	if (r)
+		return r;
+	files->key.flags = MM_LOAD_KEY_ATTACH | (digest ? MM_LOAD_KEY_DIGEST : 0);
+	if (digest)
+		memcpy(files->key.digest, digest, sizeof(files->key.digest));
 	*ret = files;
 	files = NULL;
 	return 0;
@@ -333,6 +375,8 @@ static int load_send_files(struct mm_client *c, int fd, const struct mm_model_fi
 	const struct mm_load_file end = { .magic = MM_ABI_MAGIC, .kind = MM_LOAD_END };
 	int r = 0;
 
+	if (files->key.kind)
+		r = load_send_message(c, fd, &files->key, sizeof(files->key), NULL);
 	for (size_t i = 0; i < files->n && !r; i++)
 		r = load_send_file(c, fd, &files->file[i]);
 	for (size_t i = 0; i < files->n_packs && !r; i++)

@@ -452,6 +452,9 @@ int mm_model_files_open(struct mm_client *client, const char *path,
 			const struct mm_model_opts *opts, struct mm_model_files **ret);
 int mm_model_files_adopt(struct mm_client *client, const int *fds, size_t n,
 			 const struct mm_model_opts *opts, struct mm_model_files **ret);
+/* Passes no file, but the key of a model that is there; @digest may be NULL. */
+int mm_model_files_by_key(struct mm_client *client, const void *key, size_t key_bytes,
+			  const uint8_t *digest, struct mm_model_files **ret);
 void mm_model_files_close(struct mm_model_files **files);
 /* Passes the files to load and waits for the result. -EPIPE: load died, another may be started. */
 int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *files, int fd,
@@ -460,11 +463,12 @@ int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *f
 /* ---- packs.c ---- */
 
 /*
- * The packing list in load's format, for the caller to free(), none where @opts has none; and the
- * number of layers in @opts, or 0.
+ * The packing list in load's format, for the caller to free(), none where @opts has none; and a
+ * copy of @opts, all 0 where it is NULL.
  */
 int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
-		  struct mm_load_pack **ret_rules, size_t *ret_count, uint32_t *ret_layers);
+		  struct mm_load_pack **ret_rules, size_t *ret_count,
+		  struct mm_model_opts *ret_opts);
 
 /* ---- kv.c ---- */
 

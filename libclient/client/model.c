@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "libclient/client/internal.h"
+#include "mm/client_model.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/support/fault.h"
@@ -409,6 +410,17 @@ int mm_model_load_files(struct mm_client *client, const int *fds, size_t n,
 	return r ? r : model_load(client, files, ret_model);
 }
 
+int mm_model_load_key(struct mm_client *client, const void *key, size_t key_bytes,
+		      const uint8_t *digest, struct mm_model **ret_model)
+{
+	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
+	int r = mm_enter(client);
+
+	if (!r)
+		r = mm_model_files_by_key(client, key, key_bytes, digest, &files);
+	return r ? r : model_load(client, files, ret_model);
+}
+
 /* ---- lookup ---- */
 
 int mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
@@ -425,6 +437,7 @@ int mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
 
 	if (mm_size_check(model->client, ret_info, MM_V1_MODEL_INFO))
 		return -EINVAL;
+	memcpy(info.digest, dir->identity, sizeof(info.digest));
 	for (uint32_t g = 1; g < dir->n_groups; g++)
 		info.layer_bytes = MM_MAX(info.layer_bytes, dir->groups[g].bytes);
 	for (uint32_t i = 0; i < dir->n_tensors; i++)

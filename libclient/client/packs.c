@@ -78,7 +78,8 @@ static int pack_read(struct mm_client *c, const struct mm_model_opts *opts, size
 }
 
 int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
-		  struct mm_load_pack **ret_rules, size_t *ret_count, uint32_t *ret_layers)
+		  struct mm_load_pack **ret_rules, size_t *ret_count,
+		  struct mm_model_opts *ret_opts)
 {
 	mm_cleanup(mm_free_ptr) struct mm_load_pack *rules = NULL;
 	struct mm_model_opts copy;
@@ -86,7 +87,7 @@ int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 
 	*ret_rules = NULL;
 	*ret_count = 0;
-	*ret_layers = copy.n_layers;
+	*ret_opts = copy;
 	if (r || !copy.n_packs)
 		return r;
 	if (!mm_fault("packs.copy"))

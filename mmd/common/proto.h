@@ -242,6 +242,11 @@ enum mm_lop {
 	MM_L_REFUSE,
 	/* load -> core: the store is filled (valid once load is reaped), or result and text. */
 	MM_L_DONE,
+	/*
+	 * load -> core: the tenant's key: struct mm_lkey. IDENT follows, or, with
+	 * MM_LOAD_KEY_ATTACH, nothing: core answers HAVE or REFUSE.
+	 */
+	MM_L_KEY,
 };
 
 struct mm_lmsg {
@@ -255,9 +260,17 @@ struct mm_lmsg {
 	int32_t numa_node;   /* -1 = any */
 	uint32_t head_bytes; /* IDENT, ALLOC: directory and tables before the first group */
 	uint8_t identity[32];
+	uint64_t read_bytes;   /* DONE: of weights that it read, for their digest or the store */
+	uint64_t filled_bytes; /* DONE: of weights that it wrote to the store */
 	char text[MM_TEXT_BYTES];
 };
-static_assert(sizeof(struct mm_lmsg) == 72 + MM_TEXT_BYTES, "ABI");
+static_assert(sizeof(struct mm_lmsg) == 88 + MM_TEXT_BYTES, "ABI");
+
+struct mm_lkey {
+	struct mm_lmsg msg;
+	struct mm_load_key key; /* as the tenant sent it */
+};
+static_assert(sizeof(struct mm_lkey) == sizeof(struct mm_lmsg) + sizeof(struct mm_load_key), "ABI");
 
 /*
  * An IDENT is sent with n_groups entries only. They are bytes, since only core knows the size of a

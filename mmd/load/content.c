@@ -50,7 +50,8 @@ static int extent_hash(const struct mm_file *file, const struct mm_extent *data,
 	return 0;
 }
 
-static int content_hash(const struct mm_file *file, uint8_t ret_digest[32], struct mm_why *why)
+static int content_hash(const struct mm_file *file, uint8_t ret_digest[32], uint64_t *read_bytes,
+			struct mm_why *why)
 {
 	mm_cleanup(mm_free_ptr) uint8_t *block = malloc(BLOCK_BYTES);
 	struct mm_extent data = { 0 };
@@ -60,13 +61,16 @@ static int content_hash(const struct mm_file *file, uint8_t ret_digest[32], stru
 	if (!block)
 		return mm_refuse(why, -ENOMEM, "%s: no memory to read it", file->name);
 	mm_sha256_init(&sha);
-	while (r == 0 && mm_extent_next(file->fd, data.end, file->stamp.bytes, &data))
+	while (r == 0 && mm_extent_next(file->fd, data.end, file->stamp.bytes, &data)) {
 		r = extent_hash(file, &data, block, &sha, why);
+		*read_bytes += data.end - data.start;
+	}
 	mm_sha256_final(&sha, ret_digest);
 	return r;
 }
 
-int mm_content_read(const struct mm_file *file, struct mm_content *ret_content, struct mm_why *why)
+int mm_content_read(const struct mm_file *file, struct mm_content *ret_content,
+		    uint64_t *read_bytes, struct mm_why *why)
 {
 	struct mm_content content = { .device = UINT64_MAX,
 				      .proof = file->proof,
@@ -74,7 +78,7 @@ int mm_content_read(const struct mm_file *file, struct mm_content *ret_content, 
 	int r = 0;
 
 	if (file->proof == MM_FILE_SEALED)
-		r = content_hash(file, content.digest, why);
+		r = content_hash(file, content.digest, read_bytes, why);
 	else if (getrandom(content.digest, sizeof(content.digest), 0) !=
 		 (ssize_t)sizeof(content.digest))
 		r = mm_refuse(why, -EIO, "%s: no random number", file->name);

@@ -32,9 +32,11 @@ enum mm_file_proof mm_content_proof(int fd, uint32_t links);
  * mm_content_read() - digest of a file that is not proven by its stamp
  * @file:        regular; its data are read, holes are not
  * @ret_content: written only on success
+ * @read_bytes:  incremented by the bytes that were read
  * @why:         of a refusal
  *
  * The time that it takes is that of the memory which the tenant gave to the file, not of its size.
  * Return: 0, or a refusal.
  */
-int mm_content_read(const struct mm_file *file, struct mm_content *ret_content, struct mm_why *why);
+int mm_content_read(const struct mm_file *file, struct mm_content *ret_content,
+		    uint64_t *read_bytes, struct mm_why *why);

@@ -14,6 +14,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
+#include "mmd/common/key.h"
 #include "mmd/load/content.h"
 #include "libclient/support/fault.h"
 #include "libclient/model/sha256.h"
@@ -221,11 +222,22 @@ static int files_add(struct mm_files *files, const struct mm_load_file *msg, int
 	return file_check(file, why);
 }
 
-/* A message of either kind: the first two members are the same. */
+/* A message of any kind: the first two members are the same. */
 union message {
 	struct mm_load_file file;
 	struct mm_load_pack pack;
+	struct mm_load_key key;
 };
+
+static int files_add_key(struct mm_files *files, const struct mm_load_key *key, struct mm_why *why)
+{
+	const char *wrong = files->key.kind ? "key: passed twice" : mm_key_check(key);
+
+	if (wrong)
+		return mm_refuse(why, -EINVAL, "%s", wrong);
+	files->key = *key;
+	return 0;
+}
 
 /* Return: 1 for the last message; else 0 or a refusal. */
 static int files_on_message(struct mm_files *files, const union message *msg, size_t len, int fd,
@@ -237,6 +249,8 @@ static int files_on_message(struct mm_files *files, const union message *msg, si
 		kind = 0;
 	if (kind == MM_LOAD_PACK && len == sizeof(msg->pack) && fd < 0)
 		return mm_packs_add(&files->packs, &msg->pack, why);
+	if (kind == MM_LOAD_KEY && len == sizeof(msg->key) && fd < 0)
+		return files_add_key(files, &msg->key, why);
 	if (kind == MM_LOAD_END && len == sizeof(msg->file) && fd < 0)
 		return 1;
 	if (kind >= MM_LOAD_CONFIG && kind <= MM_LOAD_INDEX && len == sizeof(msg->file) && fd >= 0)
@@ -278,16 +292,29 @@ static int file_compare(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-int mm_files_receive(struct mm_files *files, int tenant_fd, struct mm_why *why)
+static int files_check_none(const struct mm_files *files, struct mm_why *why)
 {
-	uint64_t end_ns = mm_deadline_ns(PHASE_NS);
-	int r = 0;
+	if (files->count || files->packs.count)
+		return mm_refuse(why, -EINVAL, "files or packs for a model that a key is to find");
+	return 0;
+}
 
-	while (r == 0)
-		r = files_receive_one(files, tenant_fd, end_ns, why);
-	if (r < 0)
-		return r;
-	mm_packs_sort(&files->packs);
+/*
+ * A key stands for bytes. Of a file with a path the identity says which file it is, and a memfd
+ * that can be written to has none.
+ */
+static int files_check_keyed(const struct mm_files *files, struct mm_why *why)
+{
+	for (size_t i = 0; files->key.kind && i < files->count; i++)
+		if (files->file[i].proof != MM_FILE_SEALED)
+			return mm_refuse(why, -EINVAL,
+					 "%s: only sealed memfds can be committed under a key",
+					 files->file[i].name);
+	return 0;
+}
+
+static int files_check_kinds(struct mm_files *files, struct mm_why *why)
+{
 	qsort(files->file, files->count, sizeof(files->file[0]), file_compare);
 	if (files->count == 0 || files->file[0].kind != MM_LOAD_CONFIG)
 		return mm_refuse(why, -EBADMSG, "no config.json was passed");
@@ -301,7 +328,22 @@ int mm_files_receive(struct mm_files *files, int tenant_fd, struct mm_why *why)
 					 files->file[i - 1].name, files->file[i].name);
 	if (files->n_weights == 0)
 		return mm_refuse(why, -EBADMSG, "no .safetensors file was passed");
-	return 0;
+	return files_check_keyed(files, why);
+}
+
+int mm_files_receive(struct mm_files *files, int tenant_fd, struct mm_why *why)
+{
+	uint64_t end_ns = mm_deadline_ns(PHASE_NS);
+	int r = 0;
+
+	while (r == 0)
+		r = files_receive_one(files, tenant_fd, end_ns, why);
+	if (r < 0)
+		return r;
+	if (files->key.flags & MM_LOAD_KEY_ATTACH)
+		return files_check_none(files, why);
+	mm_packs_sort(&files->packs);
+	return files_check_kinds(files, why);
 }
 
 void mm_files_done(struct mm_files *files)
@@ -314,7 +356,7 @@ void mm_files_done(struct mm_files *files)
 }
 
 int mm_files_identity(const struct mm_files *files, uint32_t layout_version,
-		      uint8_t ret_identity[32], struct mm_why *why)
+		      uint8_t ret_identity[32], uint64_t *read_bytes, struct mm_why *why)
 {
 	struct mm_sha256 sha;
 
@@ -333,7 +375,7 @@ int mm_files_identity(const struct mm_files *files, uint32_t layout_version,
 			mm_sha256_update(&sha, &file->stamp, sizeof(file->stamp));
 			continue;
 		}
-		r = mm_content_read(file, &content, why);
+		r = mm_content_read(file, &content, read_bytes, why);
 		if (r < 0)
 			return r;
 		mm_sha256_update(&sha, &content, sizeof(content));

@@ -52,10 +52,13 @@ struct mm_files {
 	size_t count;
 	size_t n_weights;
 	struct mm_packs packs; /* sorted */
+	/* The model's; its kind is 0 if it has none. With MM_LOAD_KEY_ATTACH no files come. */
+	struct mm_load_key key;
 };
 
 /**
- * mm_files_receive() - receive and check the tenant's files and packing list, up to MM_LOAD_END
+ * mm_files_receive() - receive and check the tenant's files, packing list and key, up to
+ * MM_LOAD_END
  * @files:     zeroed
  * @tenant_fd: socket
  *
@@ -71,6 +74,7 @@ int mm_file_check_unchanged(const struct mm_file *file, struct mm_why *why);
  * mm_files_identity() - hash that only the same files and packing lists have in common
  * @layout_version: version of the format of their store
  * @ret_identity:   written only on success
+ * @read_bytes:     incremented by the bytes that were read for it
  * @why:            of a refusal
  *
  * SHA-256 over the version, the packing list and, of each file in order, kind, name and what proves
@@ -79,4 +83,4 @@ int mm_file_check_unchanged(const struct mm_file *file, struct mm_why *why);
  * Return: 0, or a refusal.
  */
 int mm_files_identity(const struct mm_files *files, uint32_t layout_version,
-		      uint8_t ret_identity[32], struct mm_why *why);
+		      uint8_t ret_identity[32], uint64_t *read_bytes, struct mm_why *why);

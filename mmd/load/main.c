@@ -43,6 +43,7 @@ struct load {
 	struct mm_layout layout;
 	struct mm_reader reader;
 	uint64_t bytes_total;
+	uint64_t digest_bytes;     /* read for the identity */
 	uint64_t progress_sent_ns; /* last progress */
 	struct mm_memory_map file; /* mapping of a store on disk, while it is filled */
 	int file_fd;               /* -1: the store is in memory */
@@ -140,6 +141,8 @@ static struct mm_lmsg core_message(const struct load *l, enum mm_lop op, int res
 			       .n_groups = l->layout.dir.n_groups,
 			       .n_tensors = l->layout.dir.n_tensors,
 			       .numa_node = -1,
+			       .read_bytes = l->digest_bytes + l->reader.bytes_done,
+			       .filled_bytes = l->reader.bytes_done,
 			       .head_bytes = l->layout.groups ? layout_head_bytes(l) : 0 };
 
 	memcpy(msg.identity, l->layout.dir.identity, sizeof(msg.identity));
@@ -169,6 +172,15 @@ static int send_ident(const struct load *l)
 	for (uint32_t g = 0; g < ident.msg.n_groups; g++)
 		ident.group_bytes[g] = l->layout.groups[g].bytes;
 	return core_send(l, &ident, mm_lident_bytes(ident.msg.n_groups));
+}
+
+static int send_key(struct load *l)
+{
+	const struct mm_lkey key = { .msg = core_message(l, MM_L_KEY, 0), .key = l->files.key };
+
+	if (core_send(l, &key, sizeof(key)) < 0)
+		return mm_refuse(&l->why, -ECONNRESET, "core is gone");
+	return 0;
 }
 
 /* ---- parsing ---- */
@@ -207,7 +219,8 @@ static int model_parse(struct load *l)
 	if (r == 0)
 		r = mm_layout_make(&parts, &l->layout, &l->why);
 	if (r == 0)
-		r = mm_files_identity(&l->files, MM_STORE_VERSION, l->layout.dir.identity, &l->why);
+		r = mm_files_identity(&l->files, MM_STORE_VERSION, l->layout.dir.identity,
+				      &l->digest_bytes, &l->why);
 	return r;
 }
 
@@ -398,6 +411,15 @@ static int answer_follow(struct load *l)
 	}
 }
 
+static int model_identify(struct load *l)
+{
+	int r = model_parse(l);
+
+	if (r == 0 && send_ident(l) < 0)
+		return mm_refuse(&l->why, -ECONNRESET, "core is gone");
+	return r;
+}
+
 static int load_run(struct load *l)
 {
 	int r;
@@ -409,10 +431,10 @@ static int load_run(struct load *l)
 		return mm_refuse(&l->why, -ENOMEM, "no memory for read buffers");
 	json_object_seed(0); /* now, since it opens /dev/urandom, which the sandbox forbids */
 	r = mm_sandbox_close(&l->why);
-	if (r == 0)
-		r = model_parse(l);
-	if (r == 0 && send_ident(l) < 0)
-		return mm_refuse(&l->why, -ECONNRESET, "core is gone");
+	if (r == 0 && l->files.key.kind)
+		r = send_key(l);
+	if (r == 0 && !(l->files.key.flags & MM_LOAD_KEY_ATTACH))
+		r = model_identify(l);
 	return r == 0 ? answer_follow(l) : r;
 }
 

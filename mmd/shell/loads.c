@@ -42,6 +42,7 @@ int mm_load_open(struct mm_session *s)
 		return -EAGAIN;
 	load->id = ++all->load_serial;
 	load->account = s->account;
+	load->uid = s->uid;
 	load->state = MM_LOAD_STARTING;
 	load->tenant = s->tenant;
 	s->load = load->id;
@@ -267,33 +268,32 @@ static void load_refuse_pages(struct mm_load *load, const struct mm_session *s, 
 				  needs, pages, has, max_pages);
 }
 
-/*
- * Runs before weights are read or memory is taken for them. It refuses only a model that can never
- * fit: one that finds no room now may wait for it in the host store.
- */
-static bool load_fits_on_device(struct mm_load *load, const struct mm_lident *ident)
+/* @s: the load's, or NULL. It refuses a model that can never fit on the device. */
+static bool load_fits_on_device(struct mm_load *load, const struct mm_session *s, uint64_t pages)
 {
-	const struct mm_session *s = mm_session_find(load->shell, load->tenant);
-	uint64_t pages, max_pages = 0;
+	uint64_t max_pages = 0;
 	enum mm_refusal why;
 
 	if (!s)
 		return true; /* the session is gone, and its load is being killed */
-	pages = ident_pages(ident, s->pool->worker.device.page_bytes);
 	why = mm_core_model_fits(s->pool->core, s->tenant, pages, &max_pages);
 	if (why != MM_REFUSED_NO)
 		load_refuse_pages(load, s, why, pages, max_pages);
 	return why == MM_REFUSED_NO;
 }
 
-static void load_on_ident(struct mm_load *load, const struct mm_lmsg *msg)
+static uint64_t store_pages(const struct mm_store *store, uint64_t page_bytes)
 {
-	struct mm_store *store = mm_store_by_identity(load->shell, msg);
+	uint64_t pages = 0;
 
-	if (!store) {
-		load_place(load, msg);
-		return;
-	}
+	for (uint32_t i = 0; i < store->n_groups; i++)
+		pages += mm_div_up(store->groups[i].bytes, page_bytes);
+	return pages;
+}
+
+/* The load now uses @store: it shares the copy, or waits until it is there. */
+static void load_join(struct mm_load *load, struct mm_store *store)
+{
 	store->refs++;
 	load->store = store;
 	if (store->ready)
@@ -302,9 +302,137 @@ static void load_on_ident(struct mm_load *load, const struct mm_lmsg *msg)
 		load->state = MM_LOAD_WAITING;
 }
 
+/* ---- keys ---- */
+
+static struct mm_scope load_scope(const struct mm_load *load)
+{
+	return (struct mm_scope){ .account = load->account, .uid = load->uid };
+}
+
+static bool load_is_keyed_like(const struct mm_load *load, const struct mm_load *other)
+{
+	const struct mm_scope a = load_scope(load), b = load_scope(other);
+
+	return load->key.kind && other->key.kind && mm_scope_equal(&a, &b) &&
+	       load->key.key_bytes == other->key.key_bytes &&
+	       memcmp(load->key.key, other->key.key, sizeof(load->key.key)) == 0;
+}
+
+/*
+ * The store that has the load's key, or will have it when another load has filled it; NULL: none.
+ */
+static struct mm_store *load_keyed_store(const struct mm_load *load)
+{
+	const struct mm_scope scope = load_scope(load);
+	struct mm_store *store = mm_key_find(load->shell, &scope, &load->key);
+
+	for (size_t i = 0; !store && i < MM_LOADS_MAX; i++) {
+		const struct mm_load *other = &load->shell->stores.load[i];
+
+		if (other != load && other->store && !other->store->failed &&
+		    load_is_keyed_like(load, other))
+			store = other->store;
+	}
+	return store;
+}
+
+/* Whether what was announced may have the load's key: the first that has one keeps it. */
+static bool load_may_have_key(struct mm_load *load, const struct mm_lmsg *msg)
+{
+	const struct mm_scope scope = load_scope(load);
+	char text[MM_KEY_TEXT_BYTES];
+	struct mm_store *store;
+
+	if (!load->key.kind)
+		return true;
+	store = load_keyed_store(load);
+	mm_key_print(load->key.key, load->key.key_bytes, text);
+	if (store && (store->bytes != msg->store_bytes ||
+		      memcmp(store->identity, msg->identity, sizeof(store->identity)) != 0)) {
+		load_send_refusal(load, -EEXIST, MM_REFUSED_LOAD,
+				  "other weights have the key already: %.100s; load them by it, or "
+				  "take another key",
+				  text);
+		return false;
+	}
+	store = mm_store_by_identity(load->shell, msg);
+	if (!store || mm_key_may_add(store, &scope, &load->key) == 0)
+		return true;
+	load_send_refusal(load, -ENOSPC, MM_REFUSED_STORE,
+			  "these weights have %d keys of this user already, one more cannot be: "
+			  "%.100s",
+			  MM_STORE_KEYS_MAX, text);
+	return false;
+}
+
+/* Answers a load that has no files, but asks for a store by its key. */
+static void load_attach(struct mm_load *load)
+{
+	const struct mm_session *s = mm_session_find(load->shell, load->tenant);
+	struct mm_store *store = load_keyed_store(load);
+	char text[MM_KEY_TEXT_BYTES];
+
+	mm_key_print(load->key.key, load->key.key_bytes, text);
+	if (!store) {
+		load_send_refusal(load, -ENOENT, MM_REFUSED_LOAD,
+				  "this user has committed no weights under this key in this "
+				  "account: %.100s",
+				  text);
+		return;
+	}
+	if ((load->key.flags & MM_LOAD_KEY_DIGEST) &&
+	    memcmp(load->key.digest, store->identity, sizeof(store->identity)) != 0) {
+		load_send_refusal(load, -ESTALE, MM_REFUSED_LOAD,
+				  "the weights of this key have another digest: %.100s", text);
+		return;
+	}
+	if (!store->ready ||
+	    load_fits_on_device(load, s,
+				s ? store_pages(store, s->pool->worker.device.page_bytes) : 0))
+		load_join(load, store);
+}
+
+static int load_on_key(struct mm_load *load, const struct mm_load_key *key)
+{
+	const struct mm_session *s = mm_session_find(load->shell, load->tenant);
+
+	if (mm_key_check(key))
+		return -EPROTO;
+	load->key = *key;
+	if (s && !(s->features & MM_FEAT_KEY))
+		load_send_refusal(load, -EOPNOTSUPP, MM_REFUSED_LOAD,
+				  "a key of a client that did not offer to use keys");
+	else if (key->flags & MM_LOAD_KEY_ATTACH)
+		load_attach(load);
+	return 0;
+}
+
+/* ---- files ---- */
+
+static void load_on_ident(struct mm_load *load, const struct mm_lmsg *msg)
+{
+	struct mm_store *store;
+
+	if (!load_may_have_key(load, msg))
+		return;
+	store = mm_store_by_identity(load->shell, msg);
+	if (store)
+		load_join(load, store);
+	else
+		load_place(load, msg);
+}
+
+/* A load that waited for @store goes on without it. */
+static void waiter_release(struct mm_load *load, struct mm_store *store)
+{
+	load->store = NULL;
+	load->state = MM_LOAD_READING;
+	mm_store_put(load->shell, store);
+}
+
 /*
  * The load that was filling @store ended. Loads that waited for it share the copy; if there is
- * none, the first of them fills a new one and the others wait for that.
+ * none, the first of them that has files fills a new one and the others wait for that.
  */
 static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
 {
@@ -312,19 +440,23 @@ static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
 
 	memcpy(again.identity, store->identity, sizeof(again.identity));
 	store->failed = !store->ready;
-	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
-		struct mm_load *load = &shell->stores.load[i];
+	/* Those that have only a key come last: they find what the others fill. */
+	for (size_t i = 0; i < 2 * MM_LOADS_MAX; i++) {
+		struct mm_load *load = &shell->stores.load[i % MM_LOADS_MAX];
+		bool attach = load->key.flags & MM_LOAD_KEY_ATTACH;
 
-		if (load->state != MM_LOAD_WAITING || load->store != store)
+		if (load->state != MM_LOAD_WAITING || load->store != store ||
+		    attach != (i >= MM_LOADS_MAX))
 			continue;
-		if (store->ready) {
+		if (store->ready && !attach) {
 			load_share(load);
 			continue;
 		}
-		load->store = NULL;
-		load->state = MM_LOAD_READING;
-		mm_store_put(shell, store);
-		load_on_ident(load, &again);
+		waiter_release(load, store);
+		if (attach)
+			load_attach(load);
+		else
+			load_on_ident(load, &again);
 	}
 }
 
@@ -341,27 +473,51 @@ static bool ident_is_valid(const struct mm_lident *ident)
 	       msg->head_bytes >= sizeof(struct mm_dir) && msg->head_bytes <= msg->store_bytes;
 }
 
+/* A message of a load; each kind begins with the same struct. */
+union load_received {
+	struct mm_lmsg msg;
+	struct mm_lident ident;
+	struct mm_lkey key;
+};
+
 /* Whether the message has the length of its kind; an IDENT carries all of its groups. */
-static bool message_is_whole(const struct mm_lident *received, size_t len)
+static bool message_is_whole(const union load_received *received, size_t len)
 {
 	if (len < sizeof(received->msg))
 		return false;
+	if (received->msg.op == MM_L_KEY)
+		return len == sizeof(received->key);
 	if (received->msg.op != MM_L_IDENT)
 		return len == sizeof(received->msg);
 	return received->msg.n_groups <= MM_LAYERS_MAX + 1 &&
 	       len == mm_lident_bytes(received->msg.n_groups);
 }
 
-static int load_message(struct mm_load *load, struct mm_lident *received)
+static void load_on_files(struct mm_load *load, const struct mm_lident *ident)
+{
+	const struct mm_session *s = mm_session_find(load->shell, load->tenant);
+	uint64_t page_bytes = s ? s->pool->worker.device.page_bytes : 1;
+
+	/* Before weights are read, or memory is taken for them. */
+	if (load_fits_on_device(load, s, ident_pages(ident, page_bytes)))
+		load_on_ident(load, &ident->msg);
+}
+
+static int load_message(struct mm_load *load, union load_received *received)
 {
 	struct mm_lmsg *msg = &received->msg;
 
 	if (msg->magic != MM_PROTO_MAGIC || load->done)
 		return -EPROTO;
 	msg->text[sizeof(msg->text) - 1] = 0;
-	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_READING && ident_is_valid(received)) {
-		if (load_fits_on_device(load, received))
-			load_on_ident(load, msg);
+	if (msg->op == MM_L_KEY && load->state == MM_LOAD_READING && !load->key.kind)
+		return load_on_key(load, &received->key.key);
+	/* It is sent without waiting for what becomes of the key, which was refused. */
+	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_REFUSED && load->key.kind)
+		return 0;
+	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_READING &&
+	    ident_is_valid(&received->ident)) {
+		load_on_files(load, &received->ident);
 		return 0;
 	}
 	if (msg->op != MM_L_DONE || msg->result > 0)
@@ -379,6 +535,8 @@ static int load_message(struct mm_load *load, struct mm_lident *received)
 		load->result = msg->result;
 		load->why = MM_REFUSED_LOAD;
 	}
+	load->read_bytes = msg->read_bytes;
+	load->filled_bytes = msg->filled_bytes;
 	memcpy(load->text, msg->text, sizeof(load->text));
 	return 0;
 }
@@ -386,7 +544,7 @@ static int load_message(struct mm_load *load, struct mm_lident *received)
 /* Reads at most @max messages. The end of the process is reported by keeper, not by the socket. */
 static void load_receive(struct mm_load *load, unsigned int max)
 {
-	struct mm_lident received;
+	union load_received received;
 	size_t len = 0;
 	int r = 0;
 
@@ -443,17 +601,9 @@ static void model_failed(struct mm_session *s, int result, enum mm_refusal why)
 	mm_session_event(s, &msg);
 }
 
-static uint64_t store_pages(const struct mm_store *store, uint64_t page_bytes)
+static void model_loaded(struct mm_session *s, const struct mm_load *load)
 {
-	uint64_t pages = 0;
-
-	for (uint32_t i = 0; i < store->n_groups; i++)
-		pages += mm_div_up(store->groups[i].bytes, page_bytes);
-	return pages;
-}
-
-static void model_loaded(struct mm_session *s, struct mm_store *store)
-{
+	struct mm_store *store = load->store;
 	struct mm_pool *pool = s->pool;
 	struct mm_msg msg = { .opcode = MM_EV_MODEL_LOADED,
 			      .arg = { store->n_groups,
@@ -467,6 +617,8 @@ static void model_loaded(struct mm_session *s, struct mm_store *store)
 	}
 	store->refs++;
 	s->store = store;
+	s->load_read_bytes = load->read_bytes;
+	s->load_filled_bytes = load->filled_bytes;
 	mm_session_event(s, &msg);
 	if (mm_core_on_model(pool->core, mm_now_ns(), s->tenant, store->id, store->bytes,
 			     store->groups, store->n_groups) != 0)
@@ -500,11 +652,23 @@ static int load_seal(struct mm_load *load)
 	return -EBADMSG;
 }
 
+/* The store is a tenant's model now, and can be found by its key. */
+static int load_add_key(struct mm_load *load)
+{
+	const struct mm_scope scope = load_scope(load);
+	int r = load->key.kind ? mm_key_add(load->store, &scope, &load->key) : 0;
+
+	load->why = r < 0 ? MM_REFUSED_STORE : load->why;
+	return r;
+}
+
 static void tenant_notify(struct mm_load *load, struct mm_session *s, int result)
 {
 	s->load = 0;
 	if (s->state != MM_SESSION_OPEN)
 		return;
+	if (result == 0)
+		result = load_add_key(load);
 	mm_session_log(s, MM_LOG_INFO, "load.ended",
 		       "tenant=%u load=%" PRIu64 " result=%d shared=%d text=\"%s\"", s->tenant,
 		       load->id, result, load->state == MM_LOAD_SHARING, load->text);
@@ -513,7 +677,7 @@ static void tenant_notify(struct mm_load *load, struct mm_session *s, int result
 	else if (result < 0)
 		model_failed(s, result, load->why);
 	else
-		model_loaded(s, load->store);
+		model_loaded(s, load);
 }
 
 static struct mm_session *load_session(const struct mm_load *load)
@@ -574,6 +738,18 @@ void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
 	load_finish(load, r);
 }
 
+static void store_leave(struct mm_session *s)
+{
+	const struct mm_scope scope = mm_session_scope(s);
+	struct mm_store *store = s->store;
+
+	s->store = NULL;
+	if (!store)
+		return;
+	mm_keys_leave(s->shell, store, &scope);
+	mm_store_put(s->shell, store);
+}
+
 void mm_load_leave(struct mm_session *s)
 {
 	struct mm_load *load = load_find(s->shell, s->load);
@@ -583,7 +759,5 @@ void mm_load_leave(struct mm_session *s)
 		load->tenant = MM_STORE_NO_TENANT;
 		load_kill(load);
 	}
-	if (s->store)
-		mm_store_put(s->shell, s->store);
-	s->store = NULL;
+	store_leave(s);
 }

@@ -6,7 +6,8 @@
  *             channel of its own. The load reports the model's identity: a copy that exists is
  *             shared, one that another load is filling is waited for, else this load fills a new
  *             store (store.h), in memory or, through a spool (spools.h), on disk. Its store is used
- *             only after the load was reaped, and the store sealed and checked.
+ *             only after the load was reaped, and the store sealed and checked. A load without
+ *             files asks for a copy by its key (keys.h), and shares it or is refused.
  * Ownership:  a load owns its socket and a reference to its store.
  * Trust:      a load parses hostile files and counts as hostile itself: its messages are checked,
  *             and it is killed when one is wrong.
@@ -17,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "mmd/common/loop.h"
 #include "mmd/common/proto.h"
@@ -45,12 +47,16 @@ struct mm_load {
 	uint64_t id;
 	uint32_t tenant;  /* MM_STORE_NO_TENANT: the tenant is gone, the load is being killed */
 	uint64_t account; /* the tenant's account, also when the tenant is gone */
+	uid_t uid;        /* the tenant's user, likewise */
+	/* The key of the store that it fills or asks for; its kind is 0 if it has none. */
+	struct mm_load_key key;
 	int fd;
 	struct mm_loop_source source;
 	struct mm_store *store;
-	bool done;    /* it has sent DONE */
-	int result;   /* from its DONE, or of the refusal */
-	uint32_t why; /* enum mm_refusal */
+	bool done;                         /* it has sent DONE */
+	int result;                        /* from its DONE, or of the refusal */
+	uint32_t why;                      /* enum mm_refusal */
+	uint64_t read_bytes, filled_bytes; /* from its DONE, or 0 */
 	char text[MM_TEXT_BYTES];
 };
 #define MM_STORE_NO_TENANT UINT32_MAX

@@ -381,6 +381,8 @@ static json_t *tenant_json(const struct mm_session *s)
 		tenant_turns_fill(&t, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
+	mm_json_put_u64(tenant, "load_read_bytes", s->load_read_bytes & INT64_MAX);
+	mm_json_put_u64(tenant, "load_filled_bytes", s->load_filled_bytes & INT64_MAX);
 	json_object_set_new(tenant, "group", mm_session_group_json(s));
 	mm_json_put_u64(tenant, "swap_refused_bytes", s->swap_refused_bytes & INT64_MAX);
 	mm_json_put_u64(tenant, "store", s->store ? s->store->id : 0);
@@ -403,12 +405,13 @@ static json_t *tenants_json(struct mm_shell *shell, const struct mm_pool *only)
 
 /* ---- status ---- */
 
-static json_t *store_json(const struct mm_store *store)
+static json_t *store_json(const struct mm_shell *shell, const struct mm_store *store)
 {
 	json_t *json = json_object();
 
 	mm_json_put_u64(json, "store", store->id);
 	methods_put_hex(json, "identity", store->identity, 8);
+	mm_json_put(json, "keys", mm_keys_json(shell, store));
 	mm_json_put_u64(json, "bytes", store->bytes);
 	mm_json_put_u64(json, "tensor_bytes", store->tensor_bytes);
 	mm_json_put_text(json, "tier", store->on_disk ? "disk" : "memory");
@@ -429,7 +432,7 @@ static json_t *stores_json(const struct mm_shell *shell)
 
 	for (size_t i = 0; i < MM_STORES_MAX; i++) {
 		if (shell->stores.store[i].id)
-			json_array_append_new(stores, store_json(&shell->stores.store[i]));
+			json_array_append_new(stores, store_json(shell, &shell->stores.store[i]));
 	}
 	return stores;
 }

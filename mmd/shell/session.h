@@ -85,7 +85,8 @@ struct mm_session {
 	uint64_t load; /* id of its running load; 0 = none */
 	unsigned int load_deaths;
 	struct mm_store *store;
-	uint64_t layers_seen, copy_seen_ns; /* totals of the cursors when last sampled */
+	uint64_t load_read_bytes, load_filled_bytes; /* of the load of its model */
+	uint64_t layers_seen, copy_seen_ns;          /* totals of the cursors when last sampled */
 };
 
 #define MM_FOREACH_SESSION(shell, s)                            \

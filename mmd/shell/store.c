@@ -65,6 +65,7 @@ void mm_store_put(struct mm_shell *shell, struct mm_store *store)
 	mm_close_fd(&store->disk_fd);
 	if (store->on_disk)
 		mm_spool_release(shell, store->id, drops);
+	mm_keys_done(store);
 	free(store->groups);
 	*store = (struct mm_store){ .fd = -1, .xfer_fd = -1, .disk_fd = -1 };
 }
@@ -208,6 +209,7 @@ void mm_stores_done(struct mm_shell *shell)
 		mm_close_fd(&shell->stores.store[i].fd);
 		mm_close_fd(&shell->stores.store[i].xfer_fd);
 		mm_close_fd(&shell->stores.store[i].disk_fd);
+		mm_keys_done(&shell->stores.store[i]);
 		free(shell->stores.store[i].groups);
 	}
 }

@@ -23,6 +23,7 @@
 #include "mmd/core/core.h"
 #include "mmd/common/loop.h"
 #include "mmd/common/proto.h"
+#include "mmd/shell/keys.h"
 #include "mmd/shell/loads.h"
 
 #define MM_STORES_MAX (MM_DEVICE_TENANTS_MAX * 2)
@@ -56,6 +57,7 @@ struct mm_store {
 	uint32_t n_groups;
 	struct mm_core_group *groups;
 	uint64_t tensor_bytes; /* bytes of all tensors, without padding */
+	struct mm_store_key *keys;
 };
 
 struct mm_stores {

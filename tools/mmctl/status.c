@@ -76,18 +76,22 @@ static void status_print_swap(const json_t *result)
 static void status_print_stores(const json_t *result)
 {
 	char text[MM_SIZE_TEXT_BYTES];
-	const json_t *s;
-	size_t i;
+	const json_t *s, *key;
+	size_t i, k;
 
 	if (json_array_size(json_object_get(result, "stores")) == 0)
 		return;
 	printf("\n%-6s %-16s %10s %-6s %5s %s\n", "STORE", "IDENTITY", "BYTES", "TIER", "REFS",
 	       "STATE");
-	json_array_foreach(json_object_get(result, "stores"), i, s)
+	json_array_foreach(json_object_get(result, "stores"), i, s) {
 		printf("%-6" PRIu64 " %-16s %10s %-6s %5" PRIu64 " %s\n", mm_json_u64(s, "store"),
 		       mm_json_text(s, "identity"), mm_size_print(mm_json_u64(s, "bytes"), text),
 		       mm_json_text(s, "tier"), mm_json_u64(s, "refs"),
 		       mm_json_flag(s, "ready") ? "ready" : "loading");
+		json_array_foreach(json_object_get(s, "keys"), k, key)
+			printf("       key of %s: %s\n", mm_json_text(key, "account"),
+			       mm_json_text(key, "key"));
+	}
 }
 
 int mmctl_status_run(const struct mmctl *ctl, int argc, char **argv)

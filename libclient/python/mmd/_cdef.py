@@ -16,11 +16,14 @@ MM_FEAT_DEMAND: Final = 128
 MM_FEAT_MEM: Final = 256
 MM_FEAT_HOLD: Final = 512
 MM_FEAT_GROUP: Final = 1024
+MM_FEAT_KEY: Final = 2048
 MM_LAYERS_MAX: Final = 1023
 MM_LOAD_FILES_MAX: Final = 256
 MM_LOAD_PACKS_MAX: Final = 64
 MM_PACK_MEMBERS_MAX: Final = 16
 MM_TENSOR_NAME_BYTES: Final = 120
+MM_MODEL_KEY_BYTES: Final = 256
+MM_MODEL_DIGEST_BYTES: Final = 32
 MM_PACK_TRANSPOSE: Final = 1
 MM_PACK_OPTIONAL: Final = 2
 MM_TENSOR_PACK: Final = 1
@@ -122,10 +125,11 @@ int mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint);
 struct mm_pack { const char *name; const char *const *members; uint32_t n_members; uint32_t
     flags; };
 struct mm_model_opts { size_t size; const struct mm_pack *packs; size_t n_packs; size_t
-    pack_size; uint32_t n_layers; uint32_t reserved; };
+    pack_size; uint32_t n_layers; uint32_t reserved; const void *key; size_t key_bytes; };
 struct mm_model_info { size_t size; uint32_t n_layers; uint32_t n_tensors; uint64_t
     resident_bytes; uint64_t layer_bytes; uint64_t device_bytes; uint64_t tensor_bytes; uint64_t
-    waste_bytes; uint64_t store_bytes; uint32_t load_flags; uint32_t reserved; };
+    waste_bytes; uint64_t store_bytes; uint32_t load_flags; uint32_t reserved; uint8_t
+    digest[32]; };
 struct mm_tensor { size_t size; uint64_t va; uint32_t dtype; uint32_t rank; uint64_t shape[4];
     uint64_t bytes; int32_t layer; uint32_t flags; };
 int mm_model_load(struct mm_client *client, const char *dir, const struct mm_model_opts *opts,
@@ -180,6 +184,8 @@ int mm_step_replay(struct mm_client *client, struct mm_gate_times *times);
 _Bool mm_step_wants_times(struct mm_client *client);
 int mm_group_join(struct mm_client *client, const char *name, uint32_t rank, uint32_t size,
     uint64_t timeout_ns);
+int mm_model_load_key(struct mm_client *client, const void *key, size_t key_bytes, const uint8_t
+    *digest, struct mm_model **ret_model);
 int mm_model_hold(struct mm_model *model, uint64_t timeout_ns);
 int mm_model_release(struct mm_model *model);
 int mm_layer_home(struct mm_model *model, uint32_t layer);

@@ -420,7 +420,8 @@ class Client:
     # ---- what hangs on it
 
     def load(self, path: str | os.PathLike[str] | None = None, packs: Sequence[Pack] = (), *,
-             files: Sequence[int] = (), layers: int = 0) -> Model:
+             files: Sequence[int] = (), layers: int = 0,
+             key: bytes | str | None = None) -> Model:
         """Loads a folder in Hugging Face layout: the client's only model. Not in a step.
 
         Blocks until every byte is in device memory. packs lists what must lie adjacent.
@@ -428,14 +429,29 @@ class Client:
         In place of a folder, files are descriptors of .safetensors files, or of memfds, that the
         engine made, in an order that is always the same; layers is how many layers their tensors
         have. Sealed memfds are known by their content, and shared with whoever passes the same. The
-        caller may close all of them afterwards.
+        caller may close all of them afterwards. key: by which attach() of another client finds them
+        then, up to 256 bytes; only of sealed memfds. Error with EEXIST: other weights have it.
         """
         from mmd._model import Model  # pylint: disable=import-outside-toplevel
 
         if (path is None) != bool(files):
             raise ValueError("either a path or files, not both")
         self._model = Model(self, None if path is None else pathlib.Path(path), packs, files,
-                            layers)
+                            layers, key)
+        return self._model
+
+    def attach(self, key: bytes | str, digest: bytes | None = None) -> Model:
+        """Loads what another client has committed under a key: the client's only model.
+
+        Reads and passes nothing; blocks until every byte is in device memory, also while it is
+        being committed. Not in a step. Only clients of the same user in the same account find a
+        key, and only while one of them uses the model. digest: ModelInfo.digest that it must have.
+        KeyError: there is none, so make the weights and commit them under the key. Error with
+        ESTALE: it has another digest.
+        """
+        from mmd._model import Model  # pylint: disable=import-outside-toplevel
+
+        self._model = Model.attached(self, key, digest)
         return self._model
 
     def layout(self, layers: int) -> Layout:

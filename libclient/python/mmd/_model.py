@@ -39,6 +39,7 @@ class ModelInfo:
     waste_bytes: int
     store_bytes: int
     load_flags: int
+    digest: bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,20 +90,31 @@ def _rules(packs: Sequence[Pack]) -> tuple[Any, list[Any]]:
     return rules, alive
 
 
+def _octets(key: bytes | str) -> bytes:
+    return key.encode() if isinstance(key, str) else key
+
+
 class Model:
     """The model of a client, from Client.load(). It lives as long as the client."""
 
+    path: pathlib.Path | None
+    """None: it was loaded from descriptors, or found by its key."""
+
     def __init__(self, client: Client, path: pathlib.Path | None, packs: Sequence[Pack],
-                 files: Sequence[int] = (), layers: int = 0) -> None:
+                 files: Sequence[int] = (), layers: int = 0,
+                 key: bytes | str | None = None) -> None:
         self._client = client
         self.path = path
-        """None: it was loaded from descriptors."""
         rules, alive = _rules(packs)
         opts = sized("mm_model_opts")
         opts.packs, opts.n_packs = rules, len(packs)
         opts.pack_size = ffi.sizeof("struct mm_pack")
         handle = ffi.new("struct mm_model **")
         opts.n_layers = layers
+        if key is not None:
+            octets = ffi.from_buffer(_octets(key))
+            opts.key, opts.key_bytes = octets, len(octets)
+            alive.append(octets)
         if path is None:
             client._call(lib.mm_model_load_files, None, ffi.new("int[]", list(files)), len(files),
                          opts, handle)
@@ -110,6 +122,21 @@ class Model:
             client._call(lib.mm_model_load, None, os.fsencode(path), opts, handle)
         del alive
         self._handle = handle[0]
+
+    @classmethod
+    def attached(cls, client: Client, key: bytes | str, digest: bytes | None) -> Model:
+        """What Client.attach() does."""
+        octets = _octets(key)
+        if digest is not None and len(digest) != _cdef.MM_MODEL_DIGEST_BYTES:
+            raise ValueError(f"a digest has {_cdef.MM_MODEL_DIGEST_BYTES} bytes, not {len(digest)}")
+        handle = ffi.new("struct mm_model **")
+        if client._call(lib.mm_model_load_key, None, ffi.from_buffer(octets), len(octets),
+                        ffi.NULL if digest is None else ffi.from_buffer(digest), handle,
+                        fine=(errno.ENOENT,)):
+            raise KeyError(key)
+        model = cls.__new__(cls)
+        model._client, model.path, model._handle = client, None, handle[0]
+        return model
 
     @property
     def client(self) -> Client:
@@ -123,7 +150,7 @@ class Model:
         self._client._call(lib.mm_model_info, self._handle, info)
         return ModelInfo(info.n_layers, info.n_tensors, info.resident_bytes, info.layer_bytes,
                          info.device_bytes, info.tensor_bytes, info.waste_bytes, info.store_bytes,
-                         info.load_flags)
+                         info.load_flags, bytes(info.digest))
 
     def tensor(self, name: str) -> Tensor:
         """Looks a tensor up by its name in the checkpoint, or a pack by its own.

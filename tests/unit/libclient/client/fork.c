@@ -24,6 +24,7 @@
 #include "tests/unit/libclient/client/fixture.h"
 #include "libclient/client/internal.h"
 #include "libclient/base/base.h"
+#include "mm/client_model.h"
 
 static int is_refused(struct fixture *f)
 {
@@ -41,6 +42,7 @@ static int is_refused(struct fixture *f)
 	bad |= mm_layer_end(f->model, 0, f->stream) != -ECHILD;
 	bad |= mm_client_next_event(f->client, &event) != -ECHILD;
 	bad |= mm_model_load(f->client, "/nowhere", NULL, &model) != -ECHILD;
+	bad |= mm_model_load_key(f->client, "key", 3, NULL, &model) != -ECHILD;
 	bad |= mm_kv_open(f->client, &opts, &kv) != -ECHILD;
 	mm_client_hint(f->client, &(struct mm_load_hint){ .size = sizeof(struct mm_load_hint),
 							  .waiting = 77 });

@@ -295,21 +295,30 @@ void load_pass_rule(struct load *load, const struct mm_load_pack *rule)
 
 bool load_receive(struct load *load)
 {
-	struct mm_lident ident = { 0 };
+	union {
+		struct mm_lmsg msg;
+		struct mm_lident ident;
+		struct mm_lkey key;
+	} received;
+	const struct mm_lmsg *msg = &received.msg;
 	size_t len = 0;
 	int r;
 
+	memset(&received, 0, sizeof(received));
 	assert_int_equal(mm_sock_wait(load->core, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S)), 0);
-	r = mm_sock_recv_nofds(load->core, &ident, sizeof(ident), &len);
+	r = mm_sock_recv_nofds(load->core, &received, sizeof(received), &len);
 	if (r == -ECONNRESET)
 		return false;
 	assert_int_equal(r, 0);
-	assert_int_equal(len, ident.msg.op == MM_L_IDENT ? mm_lident_bytes(ident.msg.n_groups)
-							 : sizeof(ident.msg));
-	assert_int_equal(ident.msg.magic, MM_PROTO_MAGIC);
-	load->ident = ident.msg;
-	if (ident.msg.op == MM_L_IDENT)
-		memcpy(load->group_bytes, ident.group_bytes, sizeof(load->group_bytes));
+	assert_int_equal(len, msg->op == MM_L_IDENT ? mm_lident_bytes(msg->n_groups)
+			      : msg->op == MM_L_KEY ? sizeof(received.key)
+						    : sizeof(*msg));
+	assert_int_equal(msg->magic, MM_PROTO_MAGIC);
+	load->ident = *msg;
+	if (msg->op == MM_L_IDENT)
+		memcpy(load->group_bytes, received.ident.group_bytes, sizeof(load->group_bytes));
+	if (msg->op == MM_L_KEY)
+		load->key = received.key.key;
 	return true;
 }
 

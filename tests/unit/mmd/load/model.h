@@ -64,6 +64,7 @@ struct load {
 	int core, tenant;
 	struct mm_lmsg ident;                    /* the last message of load to core */
 	uint64_t group_bytes[MM_LAYERS_MAX + 1]; /* sizes that came with the last IDENT */
+	struct mm_load_key key;                  /* that came with the last KEY */
 	struct mm_load_status status;            /* the last status to the tenant */
 	/* head: only for a store on disk, until load_join() */
 	struct mm_region store, head;
