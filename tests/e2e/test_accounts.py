@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import pathlib
-import select
 import signal
 import subprocess
 import time
@@ -14,6 +13,7 @@ import pytest
 
 import abi
 import wire
+from children import as_user, ended, joined, spawn, told
 from daemon import RpcError, alive, descendants
 from isolated import isolated
 from kvclient import KvClient
@@ -51,32 +51,6 @@ def spoken(d, *args):
 
 def mine():
     return f"uid:{os.geteuid()}"
-
-
-def spawn(body, gid=None):
-    """A child of another group; its exit status tells. What @body returns ends with the child, not before."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            if gid is not None:
-                os.setgroups([])
-                os.setgid(gid)
-            _kept = body()
-        except BaseException as e:  # noqa: B902
-            os.write(2, f"child: {e!r}\n".encode())
-            os._exit(1)
-        os._exit(0)
-    return pid
-
-
-def joined(pid):
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def told(fd, most=65536):
-    """What the other process wrote; nothing here waits for ever."""
-    assert select.select([fd], [], [], limit(60))[0], "the other process does not say a word"
-    return os.read(fd, most)
 
 
 # ---- quotas while mmd runs
@@ -207,34 +181,6 @@ def test_the_file_is_checked(root):
 
 
 # ---- places
-
-def as_user(uid, body, *args):
-    """A child of another user; what it returns, and the child, which lives until its pipe is closed."""
-    said, say = os.pipe()
-    wait, let_go = os.pipe()
-
-    def run():
-        os.close(let_go)
-        os.setgroups([])
-        os.setgid(uid)
-        os.setuid(uid)
-        os.write(say, json.dumps(body(*args)).encode())
-        os.read(wait, 1)
-
-    pid = spawn(run)
-    os.close(say)
-    os.close(wait)
-    text = told(said)
-    os.close(said)
-    return json.loads(text), pid, let_go
-
-
-def ended(*children):
-    for _, _, let_go in children:  # all first: a later child has copies of the earlier ones' ends
-        os.close(let_go)
-    for _, pid, _ in children:
-        assert joined(pid) == 0
-
 
 KEPT = []  # connections of a child, as long as it lives
 
