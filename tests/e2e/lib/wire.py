@@ -38,6 +38,12 @@ def pack(name, members, flags=0, n_members=None):
                                  name=name.encode(), member=slots)
 
 
+def load_key(key, flags=0, **values):
+    """The key of a model; it need not make sense."""
+    right = {"magic": abi.MM_ABI_MAGIC, "kind": abi.MM_LOAD_KEY, "flags": flags, "key_bytes": len(key), "key": key}
+    return abi.mm_load_key.pack(**right | values)
+
+
 class LoadChannel:
     def __init__(self, fd):
         self.socket = socket.socket(fileno=fd)
