@@ -217,6 +217,31 @@ def test_greedy_tenant(engine, daemon, connect, plain):
           f"chunks, {stats['gated']} of {stats['steps']} steps gated")
 
 
+def test_second_engine_makes_nothing(engine, daemon, plain):
+    """With share_weights it takes the first one's: no checkpoint read, no byte passed, same ids."""
+    d = daemon(pool="256M", page="64K")
+
+    def options(name, **more):
+        return {"model_loader_extra_config": {"name": name, "share_weights": True}} | more
+
+    first = engine(d, options("first"), wait=True)
+    first.until_ready()
+    second = engine(d, options("second"), wait=True)
+    second.until_ready()
+    facts = [d.tenant(name) for name in ("first", "second")]
+    assert facts[0]["store"] == facts[1]["store"]
+    assert facts[0]["load_filled_bytes"] > 0, "the first one has committed"
+    assert (facts[1]["load_read_bytes"], facts[1]["load_filled_bytes"]) == (0, 0)
+    other = engine(d, options("other", hf_overrides={"rms_norm_eps": 1e-3}), wait=True)
+    other.until_ready()
+    assert d.tenant("other")["load_read_bytes"] > 0, "another configuration is another key"
+    for one in (other, first, second):
+        one.go()
+        ids = one.result()["ids"]
+        assert (ids == [plain]) == (one is not other), "other norms, other tokens"
+    print("vllm: the second engine's bytes read: 0, filled: 0, identical: True")
+
+
 def test_in_the_process_of_the_user(engine, daemon, plain):
     """By default vLLM's engine core is a process of its own, as in the other tests."""
     d = daemon(pool="96M", page="64K")
@@ -244,6 +269,8 @@ def refused(errors, sentence):
     ({"async_scheduling": True}, "--load-format mmd needs --no-async-scheduling"),
     ({"model_loader_extra_config": {"socket": 3}}, "mmd.vllm: socket in "
      "--model-loader-extra-config is a str, not 3"),
+    ({"model_loader_extra_config": {"share_weights": 1}}, "mmd.vllm: share_weights in "
+     "--model-loader-extra-config is a bool, not 1"),
     ({"model_loader_extra_config": {"kv_share_bytes": "8G"}}, "mmd.vllm: kv_share_bytes in "
      "--model-loader-extra-config is a int, not '8G'"),
 ])

@@ -63,8 +63,11 @@ class _Turned(NamedTuple):
 
 
 @contextlib.contextmanager
-def _upright(module: Any) -> Iterator[None]:
-    """Has transposed matrices lie as they are in memory, which is what mmd takes, for a while."""
+def _upright(module: Any) -> Iterator[bool]:
+    """Has transposed matrices lie as they are in memory, which is what mmd takes, for a while.
+
+    Yields whether there are any.
+    """
     turned: list[_Turned] = []
     done: dict[int, Any] = {}
     for owner in module.modules():
@@ -78,7 +81,7 @@ def _upright(module: Any) -> Iterator[None]:
                                                                  requires_grad=False))
             owner._parameters[key] = made
             turned.append(_Turned(owner, key))
-    yield
+    yield bool(turned)
     back: dict[int, Any] = {}
     for owner, key in turned:
         value = owner._parameters[key]
@@ -86,21 +89,39 @@ def _upright(module: Any) -> Iterator[None]:
             id(value), torch.nn.Parameter(value.detach().t(), requires_grad=False))
 
 
-def commit(module: Any, client: Client, layers: int) -> tuple[Model, Weights]:
+def commit(module: Any, client: Client, layers: int, key: str | None) -> tuple[Model, Weights]:
     """Gives the parameters of a module to mmd, which has them as a model then. Blocks."""
     weights = collect(module, layers)
     layout = client.layout(layers)
     for name, value in weights.tensors.items():
         mmd.torch.put(layout, name, value)
-    return layout.commit(), weights
+    return layout.commit(key), weights
 
 
-def adopt(module: Any, client: Client, layers: int) -> tuple[Model, list[Any]]:
-    """Moves the parameters of a module into mmd's memory: the model, and the module's layers."""
-    with _upright(module):
-        model, weights = commit(module, client, layers)
+def adopt(module: Any, client: Client, layers: int,
+          key: str | None = None) -> tuple[Model, list[Any]]:
+    """Moves the parameters of a module into mmd's memory: the model, and the module's layers.
+
+    key: by which attach() of another engine finds them. What vLLM has transposed has none: a module
+    that it has not processed does not show that.
+    """
+    with _upright(module) as turned:
+        model, weights = commit(module, client, layers, None if turned else key)
         mmd.torch.adopt(module, model, lambda name: weights.names.get(name, name))
         modules = weights.layers
         del weights
     gc.collect()
     return model, modules
+
+
+def attach(module: Any, model: Model, layers: int) -> list[Any]:
+    """Points the parameters of a module without weights at those of another engine: its layers.
+
+    KeyError, ValueError: they are not of such a module; then it has not changed.
+    """
+    weights = collect(module, layers)
+    theirs = {tensor.name for tensor in model.tensors()}
+    if theirs != set(weights.tensors):
+        raise KeyError(f"{len(theirs ^ set(weights.tensors))} parameters are in one of both only")
+    mmd.torch.adopt(module, model, lambda name: weights.names.get(name, name))
+    return weights.layers

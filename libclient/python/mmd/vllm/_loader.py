@@ -13,16 +13,21 @@ from typing import Any
 import torch
 from vllm.model_executor.layers import utils as layer_utils
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+from vllm.model_executor.model_loader.utils import process_weights_after_loading
+from vllm.model_executor.utils import weights_already_processed
+from vllm.utils.torch_utils import set_default_torch_dtype
 
 import mmd.torch
 from mmd._client import Client
+from mmd._model import Model
 from mmd.vllm import _engine, _kv, _schedule
-from mmd.vllm._commit import adopt
+from mmd.vllm._commit import adopt, attach
 from mmd.vllm._config import refuse
 from mmd.vllm._engine import Engine, option
+from mmd.vllm._key import key_of
 from mmd.vllm._versions import Unsupported
 
-OURS = ("name", "socket", "load_format", "kv_share_bytes")
+OURS = ("name", "socket", "load_format", "kv_share_bytes", "share_weights")
 
 
 @contextlib.contextmanager
@@ -49,8 +54,9 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
 
     --model-loader-extra-config takes "name", by which mmctl shows the engine (the model's),
     "socket" (as mmd.Client does), "kv_share_bytes", the KV that the engine is entitled to while
-    others want more (0), and "load_format", how the checkpoint itself is read (auto). The other
-    options are those of the default loader.
+    others want more (0), "share_weights", whether the engine takes the weights of another one of
+    the same configuration, of this user (false), and "load_format", how the checkpoint itself is
+    read (auto). The other options are those of the default loader.
     """
 
     def __init__(self, load_config: Any) -> None:
@@ -58,6 +64,7 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         self._name = option(extra, "name", str, None)
         self._socket = option(extra, "socket", str, None)
         self._share_bytes = option(extra, "kv_share_bytes", int, 0)
+        self._share_weights = option(extra, "share_weights", bool, False)
         if self._share_bytes < 0:
             raise ValueError("mmd.vllm: kv_share_bytes in --model-loader-extra-config is negative")
         inner = copy.copy(load_config)
@@ -70,27 +77,59 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         """The module on mmd's memory, its forward() a step, its layers behind gates."""
         refuse(vllm_config)
         _schedule.refuse(vllm_config.scheduler_config)
-        device = vllm_config.device_config.device
+        device = torch.device(vllm_config.device_config.device)
+        key = (key_of(model_config, self.load_config, device) if self._share_weights else None)
         layers = model_config.get_total_num_hidden_layers()
         name = self._name or pathlib.Path(str(model_config.model)).name
         engine = _engine.begin(name, self._socket, _device_number())
         engine.kv_share_bytes = self._share_bytes
         try:
-            if engine.client.is_software != (torch.device(device).type == "cpu"):
+            if engine.client.is_software != (device.type == "cpu"):
                 raise Unsupported(f"mmd.vllm: vLLM computes on {device}, and mmd's driver is "
                                   f"{engine.client.info.driver!r}")
             with _plain_gemm(engine.client.is_software):
-                module = super().load_model(vllm_config, model_config, prefix)
-            engine.model, modules = adopt(module, engine.client, layers)
+                found = key and self._attached(engine, key, vllm_config, model_config, prefix)
+                if found:
+                    module, model, modules = found
+                else:
+                    module = super().load_model(vllm_config, model_config, prefix)
+                    model, modules = adopt(module, engine.client, layers, key)
+            engine.model = model
         except BaseException:
             _engine.forget()
             raise
-        mmd.torch.gates(engine.model, modules)
+        mmd.torch.gates(model, modules)
         _in_steps(module, engine)
         _size_cache(vllm_config.cache_config, engine.client)
         _kv.install()
         _schedule.install()
         return module
+
+    def _attached(self, engine: Engine, key: str, vllm_config: Any, model_config: Any,
+                  prefix: str) -> tuple[Any, Model, list[Any]] | None:
+        """The module on the weights of another engine, and its layers; None: there are none.
+
+        Reads no checkpoint. The module is made on the device, since what it computes as it is made,
+        such as tables of positions, has to be there; its parameters are dropped unwritten.
+        """
+        try:
+            model = engine.client.attach(key)
+        except KeyError:
+            return None
+        device = torch.device(vllm_config.device_config.device)
+        with set_default_torch_dtype(model_config.dtype):
+            with device:
+                module = self.create_model(vllm_config, model_config, prefix)
+            try:
+                layers = attach(module, model, model_config.get_total_num_hidden_layers())
+            except (KeyError, ValueError) as error:
+                raise Unsupported(f"mmd.vllm: the weights that another engine has committed are "
+                                  f"not those of this module ({error}): start it without "
+                                  f"share_weights") from None
+            # What attention layers make of weights is made outside of steps.
+            with model.hold(), weights_already_processed():
+                process_weights_after_loading(module, model_config, device)
+        return module.eval(), model, layers
 
     def load_weights(self, model: Any, model_config: Any) -> None:
         """Fills a module with weights before they are mmd's; afterwards they are read-only."""

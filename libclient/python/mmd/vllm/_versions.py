@@ -29,6 +29,12 @@ TOUCHED: Final[dict[str, dict[str, str]]] = {
             "self, vllm_config, model_config, prefix=''",
         "vllm.model_executor.model_loader.default_loader:DefaultModelLoader.__init__":
             "self, load_config",
+        "vllm.model_executor.model_loader.base_loader:BaseModelLoader.create_model":
+            "self, vllm_config, model_config, prefix=''",
+        "vllm.model_executor.model_loader.utils:process_weights_after_loading":
+            "model, model_config, target_device",
+        "vllm.model_executor.utils:weights_already_processed": "",
+        "vllm.utils.torch_utils:set_default_torch_dtype": "dtype",
         "vllm.model_executor.layers.utils:dispatch_cpu_unquantized_gemm": "layer, remove_weight",
         "vllm.v1.worker.utils:allocate_kv_cache":
             "kv_cache_config, device, layout, kernel_block_sizes=None",
