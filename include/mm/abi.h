@@ -45,7 +45,7 @@
 #define MM_FEAT_KNOWN                                                                            \
 	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
 	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD |        \
-	 MM_FEAT_GROUP | MM_FEAT_KEY)
+	 MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD)
 
 #define MM_SESSION_BYTES 16
 #define MM_REASON_BYTES  416
@@ -160,6 +160,11 @@ enum mm_op {
 	MM_OP_GROUP_JOIN,
 	MM_OP_GROUP_MAPPED, /* chunk of a KV_GRANT: it is mapped -> GROUP_USABLE */
 	MM_OP_HOLD, /* with MM_FEAT_HOLD. 1 = all layers come home and stay, 0 = no more -> REPLY */
+	/*
+	 * With MM_FEAT_UNLOAD. The model goes: PREPARE, then a SWITCH_EMPTY; when that is COMMITTED
+	 * its pages and its store are mmd's again -> REPLY
+	 */
+	MM_OP_UNLOAD,
 	MM_OP_COUNT
 };
 
@@ -196,6 +201,8 @@ enum mm_ev {
 #define MM_PARKED_BROKEN UINT64_C(1) /* a step broke off: the gates are out of order */
 /* Steps go on at once; layers that change wait at their gates. */
 #define MM_SWITCH_PARTIAL UINT64_C(1)
+/* The model goes: its entries of the table are 0, and so are alpha and m. */
+#define MM_SWITCH_EMPTY UINT64_C(2)
 
 #define MM_TURN_MODES (MM_TURN_DRAIN + 1) /* enum mm_turn_mode (types.h) */
 

@@ -291,10 +291,10 @@ struct mm_tensor {
 /**
  * mm_model_load() - load an HF-layout directory: config.json and *.safetensors, or those of them
  * that model.safetensors.index.json names
- * @client:    one model per client
+ * @client:    one model at a time
  * @dir:       opened with the caller's own rights; the files' fds are passed, no path is
  * @opts:      the packing list; NULL = none
- * @ret_model: written only on success; lives as long as @client
+ * @ret_model: written only on success; lives as long as @client, or until mm_model_unload()
  *
  * Blocks until every byte is in device memory. Tenants of the same files and packs share a copy.
  * Return: 0; -ENOENT, -EACCES the files; -EBADMSG malformed, with tensor and reason in
@@ -307,7 +307,7 @@ MM_API int mm_model_load(struct mm_client *client, const char *dir,
 
 /**
  * mm_model_load_files() - load a model from .safetensors files, or memfds, that the engine made
- * @client:    one model per client
+ * @client:    one model at a time
  * @fds:       opened for reading; their order is part of the identity; they stay the caller's
  * @n:         1 to 255
  * @opts:      n_layers must be set: how many layers the tensors' names have; the packing list

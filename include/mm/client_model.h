@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client_model - weights that another tenant has made, weights outside steps, layers at home
+ * client_model - weights made by another tenant, weights outside steps, a model that goes
  *
  * Concept:   An engine that makes weights of its own gives them a key when it commits them
  *            (mm_model_opts): whatever decides about their bytes, such as model, revision, types,
@@ -10,6 +10,8 @@
  *            any other time mmd may have taken them, and reading them is a fault. An engine that
  *            reads them outside steps - checksums, adapters, export - holds its model meanwhile:
  *            all layers come home, and stay until it lets go.
+ *            A client has one model at a time. An engine that sleeps, or changes its weights, gives
+ *            the model back and loads another later, on the same connection and with its arena.
  * Trust:     A key is what its committer claims. It is found by the same user in the same account
  *            only, whose processes can harm each other anyway; to all others it does not exist.
  *            Who has the digest of what it expects names it, and gets no other bytes.
@@ -77,6 +79,22 @@ MM_API int mm_model_release(struct mm_model *model);
  * begun.
  */
 MM_API int mm_layer_home(struct mm_model *model, uint32_t layer);
+
+/**
+ * mm_model_unload() - give a model back to mmd
+ * @model: freed on success, with all that it has given: tensors, store, gate times
+ *
+ * No step of this client is open, no work that reads the weights is enqueued, and no graph that has
+ * their addresses is replayed any more. Waits until mmd has ended a change of the plan that is
+ * under way, and until the weights are unmapped. Then their pages are mmd's, the host copy is
+ * dropped unless others use it, and the client is as before its load: another model, or the same,
+ * may be loaded. Arena, swap space, other memory, group and turns stay as they are; steps without
+ * a model go on meanwhile. Since version 0.3. Return: 0; -EBUSY a step is open, or the model is
+ * held; -EALREADY another thread unloads it; -ETIMEDOUT: it goes on, no layer can be begun any
+ * more, and another call waits for its end; -EOPNOTSUPP an older mmd; -ECONNRESET. After any other
+ * error than -ETIMEDOUT and -ECONNRESET the model is as before.
+ */
+MM_API int mm_model_unload(struct mm_model *model);
 
 #ifdef __cplusplus
 }

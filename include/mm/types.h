@@ -40,6 +40,8 @@
 #define MM_FEAT_GROUP (UINT64_C(1) << 10)
 /* Weights that an engine made have a key, by which mm_model_load_key() finds them. */
 #define MM_FEAT_KEY (UINT64_C(1) << 11)
+/* A tenant can give its model back and load another (mm_model_unload()). */
+#define MM_FEAT_UNLOAD (UINT64_C(1) << 12)
 
 /* ---- models ---- */
 

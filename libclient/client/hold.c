@@ -22,6 +22,8 @@ static int hold_begin(struct mm_client *c)
 	mm_client_lock_take(&c->lock);
 	if (c->hold != MM_CLIENT_HOLD_NONE)
 		r = -EALREADY;
+	else if (c->model_phase == MM_CLIENT_MODEL_UNLOADING)
+		r = -ENOENT;
 	else if (c->steps.open)
 		r = -EBUSY;
 	else
@@ -44,6 +46,8 @@ static int hold_failed(struct mm_client *c, int r)
 		return mm_fail(c, r, "the model is held already");
 	case -EBUSY:
 		return mm_fail(c, r, "a step is open: its plan cannot change");
+	case -ENOENT:
+		return mm_fail(c, r, "the model is being unloaded");
 	case -EDQUOT:
 		return mm_fail(c, r, "the account has no room for the layers that are away");
 	case -ETIMEDOUT:

@@ -62,8 +62,9 @@ enum mm_client_model_phase {
 	MM_CLIENT_MODEL_LOADING, /* a call of mm_model_load() is in progress */
 	MM_CLIENT_MODEL_LOADED,  /* the directory was read and addresses are reserved */
 	MM_CLIENT_MODEL_READY,
-	MM_CLIENT_MODEL_REFUSED, /* mmd refused the model; the loading call cleans up */
-	MM_CLIENT_MODEL_BROKEN,  /* a load was given up half-way: no other can begin */
+	MM_CLIENT_MODEL_UNLOADING, /* no layer of it runs any more, and mmd was told so */
+	MM_CLIENT_MODEL_REFUSED,   /* mmd refused the model; the loading call cleans up */
+	MM_CLIENT_MODEL_BROKEN,    /* a load was given up half-way: no other can begin */
 };
 
 struct mm_model {
@@ -270,6 +271,7 @@ struct mm_client {
 
 	/* Set by mm_model_phase_set() only, since mm_client_layers() reads it without the lock. */
 	enum mm_client_model_phase model_phase MM_GUARDED_BY(mm_client_lock);
+	bool unloading MM_GUARDED_BY(mm_client_lock); /* a call of mm_model_unload() waits */
 	/* The service thread sets it at LOADED. */
 	struct mm_model *model MM_GUARDED_BY(mm_client_lock);
 	/* Channel to load, and store, that arrived and were not taken yet. */
@@ -304,7 +306,7 @@ static inline void mm_model_phase_set(struct mm_client *c, enum mm_client_model_
 /*
  * Layers of the client's model; 0 while it has none that can run. Not checked: a thread with a step
  * open calls it without the lock. The model can get ready meanwhile, therefore the read is atomic;
- * a model that can run stays until the client is closed.
+ * a model that can run stays while a step is open.
  */
 static inline uint32_t mm_client_layers(const struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 {
@@ -443,6 +445,8 @@ void mm_event_drop(struct mm_client *client, enum mm_event_kind kind, uint64_t c
 int mm_model_on_loaded(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 void mm_model_destroy(struct mm_model *model) MM_REQUIRES(mm_map_lock);
+/* Frees the client's model, if it has one, and goes back to the state before a load. */
+void mm_model_drop(struct mm_client *client) MM_EXCLUDES(mm_client_lock);
 
 /* ---- files.c ---- */
 
@@ -645,4 +649,5 @@ bool mm_times_due(const struct mm_client *client) MM_REQUIRES(mm_client_lock);
 /* Counts a step that ended well. */
 void mm_times_account(struct mm_client *client, const struct mm_step *step,
 		      const struct mm_step_info *info) MM_REQUIRES(mm_client_lock);
-void mm_times_destroy(struct mm_client *client);
+/* Frees the gate times that are left: of a model that goes, or of a client that is closed. */
+void mm_times_destroy(struct mm_client *client) MM_EXCLUDES(mm_client_lock);

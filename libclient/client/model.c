@@ -300,8 +300,7 @@ static int model_request_open(struct mm_client *c)
 	return 0;
 }
 
-/* Goes back to the state in which a model can be loaded. */
-static void phase_reset(struct mm_client *c)
+void mm_model_drop(struct mm_client *c)
 {
 	struct mm_steps_out out = { 0 };
 	struct mm_model *model;
@@ -335,7 +334,7 @@ static int model_load_once(struct mm_client *c, const struct mm_model_files *fil
 	int r = model_request_open(c);
 
 	if (r) {
-		phase_reset(c);
+		mm_model_drop(c);
 		return r;
 	}
 	r = load_run(c, files, &load_result, ret_flags);
@@ -343,7 +342,7 @@ static int model_load_once(struct mm_client *c, const struct mm_model_files *fil
 		/* The sentence of load, if there is one, names the file and the place. */
 		if (!load_result || load_result == -ECANCELED)
 			load_result = model_fail_refused(c);
-		phase_reset(c);
+		mm_model_drop(c);
 		return load_result;
 	}
 	if (!r)

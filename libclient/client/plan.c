@@ -27,10 +27,14 @@ static int plan_switch_begin(struct mm_client *c, const struct mm_msg *msg)
 	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
 					    (uint32_t)msg->arg[1] };
 
-	if (c->model_phase != MM_CLIENT_MODEL_LOADED && c->model_phase != MM_CLIENT_MODEL_READY)
+	if (c->model_phase != MM_CLIENT_MODEL_LOADED && c->model_phase != MM_CLIENT_MODEL_READY &&
+	    c->model_phase != MM_CLIENT_MODEL_UNLOADING)
 		return -EPROTO;
 	if (!c->model || msg->arg[0] > MM_LAYERS_MAX || msg->arg[1] > MM_LAYERS_MAX ||
-	    (msg->arg[2] && msg->arg[2] != MM_SWITCH_PARTIAL))
+	    msg->arg[2] > MM_SWITCH_EMPTY)
+		return -EPROTO;
+	if (msg->arg[2] == MM_SWITCH_EMPTY &&
+	    (c->model_phase != MM_CLIENT_MODEL_UNLOADING || msg->arg[0] || msg->arg[1]))
 		return -EPROTO;
 	return mm_steps_on_switch(&c->steps, &plan, msg->arg[2] == MM_SWITCH_PARTIAL);
 }
@@ -107,7 +111,9 @@ static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm
 		    bool partial) MM_REQUIRES(mm_map_lock)
 {
 	const uint32_t n = model->dir.n_groups;
-	int r = mm_mapper_read(&c->mapper, model->spans, n, c->mmd->map);
+	/* Without a table nothing is to be mapped. */
+	int r = mm_mapper_read(&c->mapper, model->spans, n,
+			       msg->arg[2] == MM_SWITCH_EMPTY ? NULL : c->mmd->map);
 
 	if (r)
 		return r;
@@ -118,7 +124,7 @@ static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm
 	return r ? r : map_by_layer(c, model, msg->epoch);
 }
 
-/* Whether the model is still the client's: a load that is given up removes it (phase_reset()). */
+/* Whether the model is still the client's: a load that is given up removes it (mm_model_drop()). */
 static bool model_stays(struct mm_client *c, const struct mm_model *model) MM_REQUIRES(mm_map_lock)
 {
 	bool stays;

@@ -573,6 +573,8 @@ static int layer_of_step(struct mm_model *model, uint32_t layer, struct mm_step 
 
 	if (r)
 		return r;
+	if (!mm_client_layers(c))
+		return mm_fail(c, -EINVAL, "layer %u: the model is being unloaded", layer);
 	if (layer >= model->dir.n_groups - 1)
 		return mm_fail(c, -EINVAL, "layer %u: the model has %u", layer,
 			       model->dir.n_groups - 1);

@@ -214,13 +214,16 @@ static void gate_times_destroy(struct mm_gate_times *t)
 	free(t);
 }
 
-/* Not checked: no other thread uses a client that is being closed. */
-void mm_times_destroy(struct mm_client *client) MM_NO_THREAD_SAFETY_ANALYSIS
+void mm_times_destroy(struct mm_client *client)
 {
-	while (client->gate_times) {
-		struct mm_gate_times *t = client->gate_times;
+	struct mm_gate_times *t, *next;
 
-		client->gate_times = t->next;
+	mm_client_lock_take(&client->lock);
+	t = client->gate_times;
+	client->gate_times = NULL;
+	mm_client_lock_give(&client->lock);
+	for (; t; t = next) {
+		next = t->next;
 		gate_times_destroy(t);
 	}
 }

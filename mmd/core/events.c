@@ -100,7 +100,7 @@ void mm_core_on_streamed(struct mm_core *c, uint32_t tenant, uint64_t layer_ns)
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
 	mm_c_event_begin(c, c->now_ns);
-	if (t && layer_ns)
+	if (t && t->n_layers && layer_ns)
 		mm_c_load_streamed(t, mm_c_sets_largest_ns(t, layer_ns));
 }
 

@@ -34,6 +34,7 @@ static void tenant_reclaim_chunks(struct mm_core *c, struct mm_c_tenant *t, uint
 static bool tenant_must_give(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return (t->demand->reclaim_left && t->kv.held) || t->change->state == MM_CHANGE_PREPARED ||
+	       t->model == MM_C_MODEL_LEAVING ||
 	       (t->reclaim_deadline_ns && t->kv.held && mm_c_over(c, t->account));
 }
 

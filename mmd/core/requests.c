@@ -6,6 +6,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/hold.h"
+#include "mmd/core/plan/unload.h"
 #include "mmd/core/life.h"
 #include "mmd/core/plan/swap.h"
 #include "mmd/core/book/emit.h"
@@ -95,6 +96,7 @@ static const struct {
 	[MM_OP_MEM_ALLOC] = { mm_c_mem_alloc, 2, false, false },
 	[MM_OP_MEM_FREE] = { mm_c_mem_free, 2, false, false },
 	[MM_OP_HOLD] = { request_hold, 1, false, false },
+	[MM_OP_UNLOAD] = { mm_c_unload_request, 0, false, false },
 };
 
 bool mm_c_request_is_well_formed(const struct mm_msg *msg)

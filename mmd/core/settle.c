@@ -5,7 +5,9 @@
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/control.h"
 #include "mmd/core/plan/hold.h"
+#include "mmd/core/plan/unload.h"
 #include "mmd/core/market/controller.h"
+#include "mmd/core/market/market.h"
 #include "mmd/core/ladder.h"
 #include "mmd/core/life.h"
 #include "mmd/core/book/quota.h"
@@ -21,6 +23,8 @@ static void tenant_settle(struct mm_core *c, struct mm_c_tenant *t)
 		mm_c_change_settle(c, t);
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_hold_settle(c, t);
+	if (t->life == MM_LIFE_LIVE && mm_c_unload_settle(c, t))
+		mm_market_unloaded(t);
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_swap_settle(c, t);
 	if (t->life == MM_LIFE_LIVE)

@@ -114,6 +114,7 @@ const char *mm_request_check(const struct mm_msg *msg)
 		[MM_OP_MEM_ALLOC] = { .args = 2 },
 		[MM_OP_MEM_FREE] = { .args = 2 },
 		[MM_OP_HOLD] = { .args = 1 },
+		[MM_OP_UNLOAD] = { 0 },
 		[MM_OP_GROUP_JOIN] = { .args = 4 },
 		[MM_OP_GROUP_MAPPED] = { .args = 1 },
 		[MM_OP_COMMITTED] = { .result = true, .epoch = true },

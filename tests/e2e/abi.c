@@ -81,6 +81,7 @@ static const struct constant constants[] = {
 	{ CONSTANT(MM_OP_MEM_ALLOC) },
 	{ CONSTANT(MM_OP_MEM_FREE) },
 	{ CONSTANT(MM_OP_HOLD) },
+	{ CONSTANT(MM_OP_UNLOAD) },
 	{ CONSTANT(MM_OP_GROUP_JOIN) },
 	{ CONSTANT(MM_OP_GROUP_MAPPED) },
 	{ CONSTANT(MM_OP_COUNT) },

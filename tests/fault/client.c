@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each fault point in a client's life fails once: open, model, arena, a grant, a step, a release,
- * close. The client runs in a process of its own, so that only its own fault points count and its
- * exit status shows a leak (ASan) or a crash; another process plays mmd.
+ * the model's end, close. The client runs in a process of its own, so that only its own fault
+ * points count and its exit status shows a leak (ASan) or a crash; another process plays mmd.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -22,6 +22,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/fault.h"
+#include "mm/client_model.h"
 #include "tests/unit/libclient/client/peer.h"
 
 #ifndef MM_FAULT_INJECTION
@@ -47,7 +48,8 @@ static struct {
 	int channel;
 	struct mm_fd_batch batch;
 	int fds[1 + PEER_LAYERS];
-	struct mm_msg mem; /* the request for the page that backs the arena, or 0 */
+	struct mm_msg mem;    /* the request for the page that backs the arena, or 0 */
+	struct mm_msg unload; /* the request to take the model back, or 0 */
 } mmd;
 
 static void send_batch(struct peer *p)
@@ -124,12 +126,33 @@ static void on_ack(struct peer *p, const struct mm_msg *ack)
 	}
 }
 
+static void take_model_back(struct peer *p, const struct mm_msg *msg)
+{
+	if (msg->opcode == MM_OP_UNLOAD) {
+		mmd.unload = *msg;
+		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	} else if (msg->opcode == MM_OP_PARKED) {
+		for (uint32_t i = 0; i <= PEER_LAYERS; i++)
+			peer_map(p, i, 0);
+		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_SWITCH,
+						.epoch = 2,
+						.arg = { 0, 0, MM_SWITCH_EMPTY } });
+	} else if (msg->opcode == MM_OP_COMMITTED) {
+		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_REPLY,
+						.user_data = mmd.unload.user_data,
+						.arg = { MM_OP_UNLOAD } });
+		mmd.unload.opcode = 0;
+	}
+}
+
 static void on_request(struct peer *p, const struct mm_msg *msg)
 {
 	if (msg->opcode == MM_OP_MODEL_OPEN)
 		open_channel(p);
 	else if (msg->opcode == MM_OP_FDS_ACK)
 		on_ack(p, msg);
+	else if (msg->opcode == MM_OP_UNLOAD || (mmd.unload.opcode && !msg->result))
+		take_model_back(p, msg);
 	else if (msg->opcode == MM_OP_COMMITTED && !msg->result)
 		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 	else if (msg->opcode == MM_OP_COMMITTED)
@@ -190,7 +213,9 @@ static int client_use(struct mm_client *client, const char *model_dir, CUstream 
 			r = mm_layer_end(model, i, stream);
 	}
 	r = mm_step_end(client, stream, NULL);
-	return r ? r : mm_kv_release(kv, 0);
+	if (!r)
+		r = mm_kv_release(kv, 0);
+	return r ? r : mm_model_unload(model);
 }
 
 static int client_live(const char *path, const char *model_dir)

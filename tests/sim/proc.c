@@ -47,7 +47,7 @@ static bool begins_slot(const struct mm_core_plan *plan, uint32_t layer)
 
 /*
  * The pages of a resident layer hold its bytes; so do those of a slot whose first layer is marked
- * as being in it.
+ * as being in it. Without a plan the model goes, and nothing is in the table.
  */
 static void check_switch(struct world *w, struct w_proc *p)
 {
@@ -59,7 +59,9 @@ static void check_switch(struct world *w, struct w_proc *p)
 		if (p->inbox[i % W_INBOX].kind == W_ITEM_MAP &&
 		    p->inbox[i % W_INBOX].entry < MM_MAP_KV_BASE)
 			table[p->inbox[i % W_INBOX].entry] = p->inbox[i % W_INBOX].page;
-	for (uint32_t g = 0; g < p->n_groups; g++) {
+	for (uint32_t e = 0; !plan && e < p->entries; e++)
+		mm_assert(table[e] == MM_NO_PAGE);
+	for (uint32_t g = 0; plan && g < p->n_groups; g++) {
 		bool first = g && begins_slot(plan, g - 1);
 
 		for (uint32_t e = p->entry[g]; e < p->entry[g + 1]; e++) {
@@ -470,7 +472,8 @@ static void map_done(struct world *w, struct w_proc *p, uint64_t epoch)
 		if (p->map_old[i] != MM_NO_PAGE)
 			w->page[p->map_old[i]].holders &= ~w_bit_of(w, p);
 	for (uint32_t i = 0; i < p->entries; i++)
-		w->page[p->map[i]].holders |= w_bit_of(w, p);
+		if (p->map[i] != MM_NO_PAGE)
+			w->page[p->map[i]].holders |= w_bit_of(w, p);
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = epoch });
 }
 
@@ -545,8 +548,13 @@ static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg
 {
 	const uint32_t open = p->machine.open;
 
-	mm_assert(p->hostile || (msg->epoch == p->machine.plan.epoch + 1 && !p->mapping));
-	mm_assert(p->hostile || msg->epoch == 1 || p->machine.state == MM_STEPS_PARKED);
+	/* The first plan of a model follows what the model before has left of the epochs. */
+	bool first = p->unloads ? !p->machine.plan.epoch : msg->epoch == 1;
+
+	mm_assert(p->hostile || !p->mapping);
+	mm_assert(p->hostile || first || msg->epoch == p->machine.plan.epoch + 1);
+	mm_assert(p->hostile || first || p->machine.state == MM_STEPS_PARKED);
+	mm_assert(p->hostile || p->unloading || msg->arg[2] != MM_SWITCH_EMPTY);
 	if (p->hostile) {
 		p->machine.state = MM_STEPS_PARKED;
 		p->machine.next.epoch = msg->epoch;
@@ -613,6 +621,8 @@ static void proc_on_event(struct world *w, struct w_proc *p, const struct mm_msg
 	case MM_EV_REPLY:
 		if (msg->arg[0] == MM_OP_MEM_ALLOC)
 			w_mem_replied(w, p, msg);
+		if (msg->arg[0] == MM_OP_UNLOAD)
+			w_unloaded(w, p, msg);
 		if (msg->arg[0] == MM_OP_HOLD) {
 			p->hold_result = msg->result;
 			p->hold_answers++;

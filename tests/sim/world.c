@@ -234,6 +234,11 @@ static void action_perform(struct world *w, const struct mm_action *a)
 	case MM_ACT_EVENT:
 		w_deliver(w, a);
 		return;
+	case MM_ACT_MODEL_DROP:
+		p = w_proc_of(w, a->tenant);
+		if (p)
+			w_unload_check_drop(w, p);
+		return;
 	case MM_ACT_KICK:
 		mm_assert(a->reason && w->kicks < MM_ARRAY_SIZE(w->kick));
 		w->kick[w->kicks++] = a->tenant;

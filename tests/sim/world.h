@@ -124,6 +124,10 @@ struct w_proc {
 	int mem_result; /* of the last request, and how many pages there were */
 	uint64_t mem_there;
 
+	bool unloading;    /* it has sent UNLOAD, which is not answered */
+	uint32_t unloads;  /* models that it has given back */
+	int unload_result; /* of the last answer to MM_OP_UNLOAD */
+
 	int hold_result; /* of the last answer to MM_OP_HOLD */
 	uint32_t hold_answers;
 
@@ -225,6 +229,7 @@ struct world {
 	uint64_t turns_beside, turns_taken_beside;
 	/* requests for memory of the third kind: granted, not answered at once, refused */
 	uint64_t mem_grants, mem_waits, mem_quotas, mem_refusals;
+	uint64_t unloads; /* models that were given back */
 	/* decisions of machines to send; decisions that were held up */
 	uint64_t decided, held_up;
 	/* messages that overtook others: [overtaking][overtaken] */
@@ -335,6 +340,12 @@ uint32_t w_mem_free(struct world *w, struct w_proc *p, uint32_t pages);
 void w_mem_replied(struct world *w, struct w_proc *p, const struct mm_msg *msg);
 /* Checks that nobody else has written to them. */
 void w_mem_verify(const struct world *w, const struct w_proc *p);
+/* Gives the model back. Returns false if it cannot now. */
+bool w_unload(struct world *w, struct w_proc *p);
+/* Handles the reply to w_unload(): nothing of the model is left. */
+void w_unloaded(struct world *w, struct w_proc *p, const struct mm_msg *msg);
+/* Checks that nobody needs the store of a model that is given back, when the core drops it. */
+void w_unload_check_drop(const struct world *w, const struct w_proc *p);
 /* Returns 0, or the error of the core. */
 int w_swap_open(struct world *w, struct w_proc *p, uint64_t bytes);
 /* Sends a list in the first free lot. Returns false if none is free. */

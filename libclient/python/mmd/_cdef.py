@@ -17,6 +17,7 @@ MM_FEAT_MEM: Final = 256
 MM_FEAT_HOLD: Final = 512
 MM_FEAT_GROUP: Final = 1024
 MM_FEAT_KEY: Final = 2048
+MM_FEAT_UNLOAD: Final = 4096
 MM_LAYERS_MAX: Final = 1023
 MM_LOAD_FILES_MAX: Final = 256
 MM_LOAD_PACKS_MAX: Final = 64
@@ -189,4 +190,5 @@ int mm_model_load_key(struct mm_client *client, const void *key, size_t key_byte
 int mm_model_hold(struct mm_model *model, uint64_t timeout_ns);
 int mm_model_release(struct mm_model *model);
 int mm_layer_home(struct mm_model *model, uint32_t layer);
+int mm_model_unload(struct mm_model *model);
 """

@@ -49,7 +49,8 @@ enum mm_c_model_state {
 	MM_C_MODEL_WAITING,
 	MM_C_MODEL_LOADING,
 	MM_C_MODEL_SWITCHED,
-	MM_C_MODEL_READY
+	MM_C_MODEL_READY,
+	MM_C_MODEL_LEAVING /* nothing of it is in the map table, and the tenant unmaps it */
 };
 
 struct mm_c_group {
@@ -74,6 +75,12 @@ struct mm_c_hold {
 	bool on;
 	bool due;           /* the answer: it is sent when all layers are at home */
 	bool checked;       /* whether the account has room, at a time without a plan change */
+	struct mm_msg asks; /* the request */
+};
+
+/* The tenant gives its model back (plan/unload.h). */
+struct mm_c_unload {
+	bool due;           /* requested, and not answered */
 	struct mm_msg asks; /* the request */
 };
 
@@ -115,6 +122,7 @@ struct mm_c_tenant {
 	/* plan */
 	struct mm_core_plan plan;
 	struct mm_c_hold hold;
+	struct mm_c_unload unload;
 	struct mm_change *change;
 	struct mm_c_sets *sets;
 	struct mm_c_swap *swap;

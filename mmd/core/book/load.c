@@ -124,6 +124,16 @@ bool mm_c_load_claim(struct mm_core *c, struct mm_c_tenant *t)
 	return true;
 }
 
+void mm_c_load_forget(struct mm_c_tenant *t)
+{
+	t->load.t_c_ns = t->load.t_t_ns = t->load.alone_ns = 0;
+	t->load.stall_permille = t->load.longest_ns = 0;
+	t->load.steps = (struct mm_c_steps){ 0 };
+	t->load.steps_seen = 0;
+	t->load.slope = (struct mm_slope){ 0 };
+	t->load.claimed = false;
+}
+
 /* ---- transfers ---- */
 
 void mm_c_load_streamed(struct mm_c_tenant *t, uint64_t layer_ns)

@@ -56,6 +56,8 @@ struct mm_c_copies {
 	uint64_t done_ns;
 };
 
+/* Forgets what was measured of the tenant's model, which goes; another may follow. */
+void mm_c_load_forget(struct mm_c_tenant *t);
 /* Takes up the statistics that the tenant has sent. */
 void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t,
 		      const struct mm_tenant_stats *stats);

@@ -53,3 +53,13 @@ void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index, 
 	m->targets.tenant[index] =
 		(struct mm_target){ .kv_most = UINT32_MAX, .kv_keep = UINT32_MAX };
 }
+
+void mm_market_unloaded(struct mm_c_tenant *t)
+{
+	struct mm_c_lends *l = t->lends;
+
+	l->taken_ns = l->by_hand_ns = l->stuck_until_ns = 0;
+	l->stuck_times = 0;
+	l->earmark = (struct mm_c_earmark){ 0 };
+	l->points = (struct mm_c_points){ 0 };
+}

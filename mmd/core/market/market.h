@@ -57,3 +57,5 @@ void mm_market_destroy(struct mm_market *market);
  */
 void mm_market_join(struct mm_market *market, struct mm_c_tenant *t, uint32_t index,
 		    uint64_t now_ns);
+/* Clears what is about the model of a tenant, which it has given back. */
+void mm_market_unloaded(struct mm_c_tenant *t);

@@ -114,7 +114,7 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 
 	mm_assert(t->change->state == MM_CHANGE_STEADY);
 	mm_assert(alpha <= t->sets->alpha_max);
-	if (!mm_c_change_may_begin(c, t) || !mm_c_burst(c))
+	if (t->unload.due || !mm_c_change_may_begin(c, t) || !mm_c_burst(c))
 		return false;
 	need = mm_c_change_set(c, t, alpha, slots, budget_pages, &t->change->next_set);
 	if (need > budget_pages || !mm_c_reservable(c, t, need))
@@ -122,6 +122,22 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 	change_start(c, t, alpha);
 	mm_c_supply_changed(c);
 	return true;
+}
+
+void mm_c_change_begin_unload(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_assert(t->change->state == MM_CHANGE_STEADY && !t->copies);
+	if (!mm_c_change_may_begin(c, t) || !mm_c_burst(c))
+		return;
+	change_spend(c, t);
+	t->change->unload = true;
+	/* Its pages are counted on by nobody before they are there. */
+	t->change->change_gain = 0;
+	t->change->change_ns = c->now_ns;
+	t->change->next_alpha = t->plan.alpha;
+	t->change->next_set = (struct mm_plan_set){ 0 };
+	mm_c_preload_begin(t);
+	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
 }
 
 static void spill_add(struct mm_core *c, uint32_t page)
@@ -321,6 +337,37 @@ static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
 	switch_send(c, t, 0);
 }
 
+/* The tenant may map the pages of its model until it has answered this. */
+static void model_pages_revoke(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t i = 0; i < t->entries; i++) {
+		if (t->own[i] != MM_NO_PAGE)
+			mm_ledger_revoke(&c->ledger, t->own[i]);
+		mm_c_map_set(c, t, i, MM_NO_PAGE);
+	}
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
+		for (uint32_t i = 0; i < t->plan.slot[s].n_pages; i++)
+			mm_ledger_revoke(&c->ledger, t->slot_page[s][i]);
+}
+
+/* xfer is quiescent and no step runs. Of the plan only its epoch is left, and the store. */
+static void switch_empty(struct mm_core *c, struct mm_c_tenant *t)
+{
+	model_pages_revoke(c, t);
+	t->model = MM_C_MODEL_LEAVING;
+	t->entries = t->n_layers = 0;
+	t->plan = (struct mm_core_plan){ .epoch = t->plan.epoch + 1,
+					 .alpha_by_hand = -1,
+					 .store = t->plan.store };
+	t->change->set = (struct mm_plan_set){ 0 };
+	t->change->next_alpha = 0;
+	t->change->broken = false;
+	*t->sets = (struct mm_c_sets){ 0 };
+	mm_c_load_forget(t);
+	mm_c_demand_changed(c);
+	switch_send(c, t, MM_SWITCH_EMPTY);
+}
+
 static void gate_set(struct mm_core *c, const struct mm_c_tenant *t, uint32_t layer, uint64_t word)
 {
 	struct mm_action *a = mm_c_emit(c, MM_ACT_GATE, t);
@@ -421,6 +468,17 @@ static void change_finish_first(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_event_send(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }
 
+static void change_finish_empty(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_assert(t->has_store && !t->copies && !t->ctl && !t->change->served_epoch);
+	t->change->unload = t->change->broken = false;
+	t->change->retry_ns = 0;
+	t->model = MM_C_MODEL_NONE;
+	mm_c_demand_changed(c);
+	mm_c_emit(c, MM_ACT_MODEL_DROP, t);
+	t->has_store = false;
+}
+
 static void change_note_broken(struct mm_core *c, struct mm_c_tenant *t)
 {
 	(void)c;
@@ -447,7 +505,7 @@ static void change_end(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_preload_drop(c, t);
 	t->change->state = MM_CHANGE_NONE;
-	t->change->broken = false;
+	t->change->broken = t->change->unload = false;
 	t->change->served_epoch = 0;
 	t->change->mapped = t->change->open = 0;
 	memset(t->change->home, 0, sizeof(t->change->home));
@@ -461,12 +519,14 @@ static void (*const change_effects[])(struct mm_core *c, struct mm_c_tenant *t) 
 	[MM_CHANGE_DO_GIVE_UP] = preload_give_up,
 	[MM_CHANGE_DO_SWITCH_FULL] = switch_full,
 	[MM_CHANGE_DO_SWITCH_PART] = switch_part,
+	[MM_CHANGE_DO_SWITCH_EMPTY] = switch_empty,
 	[MM_CHANGE_DO_RESUME] = change_resume,
 	[MM_CHANGE_DO_OPEN] = mapped_layers_open,
 	[MM_CHANGE_DO_RETURN] = left_pages_drop,
 	[MM_CHANGE_DO_FINISH] = change_finish,
 	[MM_CHANGE_DO_FINISH_PART] = change_finish_part,
 	[MM_CHANGE_DO_FINISH_FIRST] = change_finish_first,
+	[MM_CHANGE_DO_FINISH_EMPTY] = change_finish_empty,
 	[MM_CHANGE_DO_NOTE_BROKEN] = change_note_broken,
 	[MM_CHANGE_DO_KICK_UNMAPPED] = kick_unmapped,
 	[MM_CHANGE_DO_KICK_UNSERVED] = kick_unserved,
@@ -479,9 +539,11 @@ static uint32_t change_facts(const struct mm_core *c, const struct mm_c_tenant *
 {
 	uint32_t f = 0;
 
-	f |= t->model != MM_C_MODEL_READY ? MM_CHANGE_FIRST : 0;
+	f |= t->change->unload ? MM_CHANGE_UNLOAD : 0;
+	f |= t->model != MM_C_MODEL_READY && !t->change->unload ? MM_CHANGE_FIRST : 0;
 	f |= t->change->pre.n > t->change->pre.done ? MM_CHANGE_COPIES : 0;
-	if (t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->change->broken)
+	if (t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->change->broken &&
+	    !t->change->unload)
 		f |= MM_CHANGE_IN_PART;
 	f |= t->plan.m ? MM_CHANGE_CYCLES : 0;
 	f |= t->change->next_set.m ? MM_CHANGE_WILL_CYCLE : 0;

@@ -29,6 +29,7 @@
 
 struct mm_change {
 	enum mm_change_state state;
+	bool unload; /* the change under way ends the model */
 	bool broken; /* a step broke off: a change in full must put the gates in order */
 	/* epoch of the plan that xfer serves; 0: it serves none */
 	uint64_t served_epoch;
@@ -67,6 +68,8 @@ bool mm_c_change_begin_first(struct mm_core *c, struct mm_c_tenant *t);
  */
 bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha, uint32_t slots,
 		       uint64_t budget_pages);
+/* Begins the change that ends the model, if a change may begin now. */
+void mm_c_change_begin_unload(struct mm_core *c, struct mm_c_tenant *t);
 /*
  * True if the plan of the tenant was not changed too often recently. Every change waits for this,
  * whatever its reason.

@@ -13,6 +13,7 @@
 #define IN_PART    MM_CHANGE_IN_PART
 #define CYCLES     MM_CHANGE_CYCLES
 #define WILL_CYCLE MM_CHANGE_WILL_CYCLE
+#define UNLOAD     MM_CHANGE_UNLOAD
 
 #define ROW(state, event, with, without, next, effect)                                 \
 	{                                                                              \
@@ -55,7 +56,8 @@ static const struct mm_change_row change_table[] = {
 	ROW(FULL_QUIESCE, QUIESCED, 0, 0, FULL_SWITCH, NOTHING),
 	ROW(FULL_QUIESCE, RESYNC, 0, 0, FULL_QUIESCE, NOTHING),
 
-	ROW(FULL_SWITCH, ROOM, 0, 0, FULL_SWITCHED, SWITCH_FULL),
+	ROW(FULL_SWITCH, ROOM, 0, UNLOAD, FULL_SWITCHED, SWITCH_FULL),
+	ROW(FULL_SWITCH, ROOM, UNLOAD, 0, FULL_SWITCHED, SWITCH_EMPTY),
 	ROW(FULL_SWITCH, RESYNC, 0, FIRST, FULL_SWITCH, NOTHING),
 
 	ROW(FULL_SWITCHED, ACTIVATED, 0, 0, FULL_SWITCHED, NOTHING),
@@ -64,8 +66,9 @@ static const struct mm_change_row change_table[] = {
 	ROW(FULL_SWITCHED, COMMIT_FAILED, 0, 0, FULL_SWITCHED, KICK_UNMAPPED),
 	ROW(FULL_SWITCHED, RESYNC, 0, FIRST, FULL_SWITCHED, NOTHING),
 
-	ROW(FULL_DONE, ROOM, FIRST, 0, STEADY, FINISH_FIRST),
-	ROW(FULL_DONE, ROOM, 0, FIRST, STEADY, FINISH),
+	ROW(FULL_DONE, ROOM, FIRST, UNLOAD, STEADY, FINISH_FIRST),
+	ROW(FULL_DONE, ROOM, 0, FIRST | UNLOAD, STEADY, FINISH),
+	ROW(FULL_DONE, ROOM, UNLOAD, 0, NONE, FINISH_EMPTY),
 	ROW(FULL_DONE, ACTIVATED, 0, 0, FULL_DONE, NOTHING),
 	ROW(FULL_DONE, ACTIVATE_FAILED, 0, 0, FULL_DONE, KICK_AND_ABORT),
 	ROW(FULL_DONE, RESYNC, 0, FIRST, FULL_DONE, NOTE_BROKEN),
@@ -187,12 +190,14 @@ const char *const mm_change_effect_names[] = {
 		"the plan e+1 is in force; table; all gates; plan region and cursors; SWITCH",
 	[MM_CHANGE_DO_SWITCH_PART] =
 		"the plan e+1 is in force; table; gates of new cyclers; plan region",
+	[MM_CHANGE_DO_SWITCH_EMPTY] = "the table is empty; SWITCH without a plan",
 	[MM_CHANGE_DO_RESUME] = "gates of layers that come home EMPTY; SWITCH in part",
 	[MM_CHANGE_DO_OPEN] = "layers that are mapped are let in",
 	[MM_CHANGE_DO_RETURN] = "pages that left are dropped",
 	[MM_CHANGE_DO_FINISH] = "",
 	[MM_CHANGE_DO_FINISH_PART] = "the other layers are let in",
 	[MM_CHANGE_DO_FINISH_FIRST] = "MODEL_READY",
+	[MM_CHANGE_DO_FINISH_EMPTY] = "the store dropped",
 	[MM_CHANGE_DO_NOTE_BROKEN] = "a change in full has to follow",
 	[MM_CHANGE_DO_KICK_UNMAPPED] = "kicked",
 	[MM_CHANGE_DO_KICK_UNSERVED] = "kicked",
@@ -200,8 +205,10 @@ const char *const mm_change_effect_names[] = {
 	[MM_CHANGE_DO_END] = "what was reserved for it is dropped",
 };
 
-const char *const mm_change_fact_names[] = { "first plan", "copies needed", "in part",
-					     "m > 0",      "m' > 0",        "kicked" };
+const char *const mm_change_fact_names[] = { "first plan",    "copies needed", "in part",
+					     "m > 0",         "m' > 0",        "kicked",
+					     "the model goes" };
 const char *const mm_change_unfact_names[] = {
-	"not the first plan", "none needed", "in full", "m = 0", "m' = 0", "not kicked"
+	"not the first plan", "none needed",    "in full", "m = 0", "m' = 0",
+	"not kicked",         "the model stays"
 };

@@ -22,7 +22,7 @@ enum mm_change_state {
 	MM_CHANGE_PREPARED, /* PREPARE was sent; the tenant ends its steps */
 	MM_CHANGE_FULL_QUIESCE,
 	MM_CHANGE_FULL_SWITCH,   /* waits for room in the queue */
-	MM_CHANGE_FULL_SWITCHED, /* the tenant maps; no step runs */
+	MM_CHANGE_FULL_SWITCHED, /* the tenant maps, or unmaps its model; no step runs */
 	MM_CHANGE_FULL_DONE,     /* waits for room in the queue */
 	MM_CHANGE_PART_SWITCH,   /* waits for room in the queue, and until no control job runs */
 	MM_CHANGE_PART_REPLAN,
@@ -63,9 +63,10 @@ enum mm_change_fact {
 	MM_CHANGE_IN_PART = 4,
 	MM_CHANGE_CYCLES = 8,      /* m > 0: layers cycle in the plan in force */
 	MM_CHANGE_WILL_CYCLE = 16, /* m' > 0: layers cycle in the next plan */
-	MM_CHANGE_KICKED = 32      /* the connection of the tenant is being closed */
+	MM_CHANGE_KICKED = 32,     /* the connection of the tenant is being closed */
+	MM_CHANGE_UNLOAD = 64      /* the change ends the model */
 };
-#define MM_CHANGE_FACTS 6
+#define MM_CHANGE_FACTS 7
 
 enum mm_change_effect {
 	MM_CHANGE_DO_NOTHING,
@@ -74,12 +75,14 @@ enum mm_change_effect {
 	MM_CHANGE_DO_GIVE_UP,
 	MM_CHANGE_DO_SWITCH_FULL,
 	MM_CHANGE_DO_SWITCH_PART,
+	MM_CHANGE_DO_SWITCH_EMPTY,
 	MM_CHANGE_DO_RESUME,
 	MM_CHANGE_DO_OPEN,
 	MM_CHANGE_DO_RETURN,
 	MM_CHANGE_DO_FINISH,
 	MM_CHANGE_DO_FINISH_PART,
 	MM_CHANGE_DO_FINISH_FIRST,
+	MM_CHANGE_DO_FINISH_EMPTY,
 	MM_CHANGE_DO_NOTE_BROKEN,
 	MM_CHANGE_DO_KICK_UNMAPPED,
 	MM_CHANGE_DO_KICK_UNSERVED,

@@ -12,7 +12,7 @@
 /* Returns 0, or why the model is not held. */
 static int hold_check(const struct mm_c_tenant *t)
 {
-	if (t->model != MM_C_MODEL_READY)
+	if (t->model != MM_C_MODEL_READY || t->unload.due)
 		return -ENOENT;
 	if (t->hold.on)
 		return -EALREADY;

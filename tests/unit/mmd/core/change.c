@@ -86,7 +86,7 @@ static void nothing_is_left_over(void **state)
 /* ---- a tenant in a state ---- */
 
 struct seen {
-	bool map, gate, plan, open, abort, kick;
+	bool map, gate, plan, open, abort, kick, drop;
 	uint64_t job;   /* the last one */
 	uint32_t event; /* the last one's opcode */
 	uint64_t flags; /* of SWITCH */
@@ -104,6 +104,7 @@ static struct seen take_out(void)
 		seen.open |= a.kind == MM_ACT_OPEN;
 		seen.abort |= a.kind == MM_ACT_ABORT;
 		seen.kick |= a.kind == MM_ACT_KICK;
+		seen.drop |= a.kind == MM_ACT_MODEL_DROP;
 		if (a.kind == MM_ACT_JOB)
 			seen.job = a.msg.user_data;
 		if (a.kind != MM_ACT_EVENT)
@@ -151,6 +152,11 @@ static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_e
 	t->change->mapped = 2;
 	t->change->home[0] = 1;
 	t->change->served_epoch = t->plan.epoch;
+	t->change->unload = facts & MM_CHANGE_UNLOAD;
+	if (t->change->unload && state == MM_CHANGE_FULL_DONE) {
+		t->model = MM_C_MODEL_LEAVING;
+		t->change->served_epoch = 0;
+	}
 	return t;
 }
 
@@ -174,13 +180,18 @@ static void expect_effect(const struct mm_c_tenant *t, const struct mm_change_ro
 		event = MM_EV_MODEL_READY;
 		break;
 	case MM_CHANGE_DO_RESUME:
+	case MM_CHANGE_DO_SWITCH_EMPTY:
 		event = MM_EV_SWITCH;
 		break;
 	default:
 		break;
 	}
 	assert_int_equal(s.event, event);
-	assert_int_equal(s.flags, row->effect == MM_CHANGE_DO_RESUME ? MM_SWITCH_PARTIAL : 0);
+	assert_int_equal(s.flags, row->effect == MM_CHANGE_DO_RESUME         ? MM_SWITCH_PARTIAL
+				  : row->effect == MM_CHANGE_DO_SWITCH_EMPTY ? MM_SWITCH_EMPTY
+									     : 0);
+	assert_int_equal(s.drop, row->effect == MM_CHANGE_DO_FINISH_EMPTY ||
+					 row->effect == MM_CHANGE_DO_REFUSE);
 	assert_int_equal(s.kick, kick);
 	assert_int_equal(t->kicked, kick || facts & MM_CHANGE_KICKED);
 	assert_int_equal(s.abort, row->effect == MM_CHANGE_DO_KICK_AND_ABORT);
@@ -193,6 +204,8 @@ static void expect_effect(const struct mm_c_tenant *t, const struct mm_change_ro
 	if (row->effect == MM_CHANGE_DO_END)
 		assert_true(!t->change->mapped && !t->change->open && !t->change->home[0] &&
 			    !t->change->served_epoch);
+	if (row->effect == MM_CHANGE_DO_SWITCH_EMPTY)
+		assert_true(s.map && !t->plan.m && !t->entries);
 	if (row->effect == MM_CHANGE_DO_OPEN)
 		assert_int_equal(t->change->open, 2);
 	if (row->effect == MM_CHANGE_DO_FINISH_PART)
@@ -267,6 +280,12 @@ static uint32_t facts_asked(enum mm_change_state state, enum mm_change_event eve
 	return asked;
 }
 
+/* A model that is not ready yet cannot go. */
+static bool facts_are_possible(uint32_t facts)
+{
+	return !(facts & MM_CHANGE_UNLOAD) || !(facts & MM_CHANGE_FIRST);
+}
+
 static void every_event_in_every_state(void **state)
 {
 	(void)state;
@@ -275,7 +294,7 @@ static void every_event_in_every_state(void **state)
 			uint32_t asked = facts_asked(s, e);
 
 			for (uint32_t f = 0; f < ALL_FACTS; f++)
-				if (!(f & ~asked))
+				if (!(f & ~asked) && facts_are_possible(f))
 					row_check_one(s, e, f | (USUAL_FACTS & ~asked));
 		}
 }
