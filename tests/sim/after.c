@@ -83,6 +83,8 @@ void h_assert_moving(struct world *w)
 		h_round(w, i < 120 ? MM_NS_PER_MS : 8 * MM_NS_PER_MS);
 	mm_assert(all_moved(w, steps));
 	W_FOREACH(w, p)
+		mm_assert(!p->connected || !p->unloading); /* every model that was to go has gone */
+	W_FOREACH(w, p)
 		for (uint32_t lot = 0; p->connected && lot < MM_SWAP_LOTS; lot++)
 			mm_assert(!p->lot[lot]); /* every list was answered */
 }

@@ -12,10 +12,11 @@
 
 #define LATE_PERMILLE 500 /* how often a thread is held up, in histories of kind H_LATE */
 /* added to their seeds, so that no other history has the same */
-#define LATE_SEED  (UINT64_C(1) << 40)
-#define MODES_SEED (UINT64_C(1) << 41)
-#define STILL_SEED (UINT64_C(1) << 42)
-#define MEM_SEED   (UINT64_C(1) << 43)
+#define LATE_SEED   (UINT64_C(1) << 40)
+#define MODES_SEED  (UINT64_C(1) << 41)
+#define STILL_SEED  (UINT64_C(1) << 42)
+#define MEM_SEED    (UINT64_C(1) << 43)
+#define UNLOAD_SEED (UINT64_C(1) << 44)
 
 #define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
@@ -223,9 +224,20 @@ static void hostile_write(struct world *w, struct w_proc *p)
 	}
 }
 
+/* In other kinds of histories an UNLOAD is a request that the core does not know. */
+static uint16_t hostile_opcode(struct world *w)
+{
+	uint32_t op;
+
+	if (run_kind == H_UNLOAD)
+		return (uint16_t)w_below(w, MM_OP_COUNT + 1);
+	op = w_below(w, MM_OP_UNLOAD + 1);
+	return (uint16_t)(op == MM_OP_UNLOAD ? MM_OP_COUNT : op);
+}
+
 static void hostile_send(struct world *w, struct w_proc *p)
 {
-	struct mm_msg msg = { .opcode = (uint16_t)w_below(w, MM_OP_COUNT + 1) };
+	struct mm_msg msg = { .opcode = hostile_opcode(w) };
 
 	if (!w_below(w, 10)) {
 		uint8_t bits = (uint8_t)w_random(w);
@@ -590,6 +602,39 @@ static void mem_event(struct world *w, struct w_proc *p)
 		h_count(H_MEM_FREES, w_mem_free(w, p, pages));
 }
 
+/* Counts in which situation a process gives its model back. */
+static void unload_count(const struct world *w, const struct w_proc *p)
+{
+	enum mm_plan_phase phase = mm_core_plan_phase(w->core, p->tenant);
+	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
+
+	h_count(H_UNLOADS_CYCLING, plan && plan->m);
+	h_count(H_UNLOADS_CHANGING, phase != MM_PLAN_STEADY);
+	h_count(H_UNLOADS_DOWN, !w->xfer_up);
+}
+
+/*
+ * A process gives its model back now and then, and loads another one. Some die meanwhile, and
+ * hostile ones ask twice.
+ */
+static void unload_event(struct world *w, struct w_proc *p)
+{
+	if (!p->connected || p->frozen || w_below(w, 6))
+		return;
+	if (p->hostile && p->unloading && !w_below(w, 3)) {
+		w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_UNLOAD });
+	} else if (p->unloading && !w_below(w, 20)) {
+		h_count(H_UNLOADS_ENDED, 1);
+		h_kill(w, p);
+	} else if (!p->model_asked && !p->unloading) {
+		h_count(H_UNLOADS_AGAIN, p->unloads != 0);
+		model_any(w, p);
+	} else if (p->model_ready && !p->machine.open) {
+		unload_count(w, p);
+		w_unload(w, p);
+	}
+}
+
 /* Most histories begin with tenants that already run, so that short ones have much to lose. */
 static void world_warm_up(struct world *w)
 {
@@ -645,6 +690,7 @@ static void count_rest(const struct world *w)
 	h_count(H_MEM_WAITS, w->mem_waits);
 	h_count(H_MEM_QUOTAS, w->mem_quotas);
 	h_count(H_MEM_REFUSALS, w->mem_refusals);
+	h_count(H_UNLOADS, w->unloads);
 	h_count(H_TURNS_BESIDE, w->turns_beside);
 	h_count(H_TAKEN_BESIDE, w->turns_taken_beside);
 }
@@ -689,6 +735,8 @@ static void ordinary_run(struct world *w, uint64_t seed, uint64_t steps)
 			modes_event(w, proc_random(w));
 		if (run_kind == H_MEM)
 			mem_event(w, proc_random(w));
+		if (run_kind == H_UNLOAD)
+			unload_event(w, proc_random(w));
 	}
 	h_after(w);
 }
@@ -699,13 +747,17 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 	*ret = (struct h_counts){ 0 };
 	run_counts = ret;
 	run_kind = history;
-	run_late_permille = history == H_LATE ? LATE_PERMILLE : 0;
+	run_late_permille = 0;
+	if (history == H_LATE || (history == H_UNLOAD && seed % 2))
+		run_late_permille = LATE_PERMILLE;
 	if (history == H_LATE)
 		seed += LATE_SEED;
 	if (history == H_MODES)
 		seed += MODES_SEED;
 	if (history == H_MEM)
 		seed += MEM_SEED;
+	if (history == H_UNLOAD)
+		seed += UNLOAD_SEED;
 	if (history == H_STILL)
 		h_still(w, seed + STILL_SEED);
 	else if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))

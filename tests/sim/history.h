@@ -29,6 +29,7 @@ enum h_history {
 	H_MODES,    /* turns open and close all the time */
 	H_STILL,    /* claims stand still for a while: memory must, too */
 	H_MEM,      /* as ordinary, and tenants have memory of the third kind */
+	H_UNLOAD,   /* as ordinary, and tenants give models back and load others */
 	H_HISTORIES
 };
 
@@ -39,6 +40,7 @@ enum h_history {
 #define H_ONLY_MODES    (1u << H_MODES)
 #define H_ONLY_STILL    (1u << H_STILL)
 #define H_ONLY_MEM      (1u << H_MEM)
+#define H_ONLY_UNLOAD   (1u << H_UNLOAD)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
 /* Kinds of events in a history. Over enough histories of the named kinds, each must happen. */
@@ -128,7 +130,13 @@ enum h_history {
 	X(MEM_WAITS, "mem_requests_that_waited", H_ONLY_MEM)               \
 	X(MEM_QUOTAS, "mem_refused_by_share", H_ONLY_MEM)                  \
 	X(MEM_REFUSALS, "mem_refused_for_space", H_ONLY_MEM)               \
-	X(MEM_FREES, "mem_frees", H_ONLY_MEM)
+	X(MEM_FREES, "mem_frees", H_ONLY_MEM)                              \
+	X(UNLOADS, "models_given_back", H_ONLY_UNLOAD)                     \
+	X(UNLOADS_CYCLING, "unloads_while_layers_cycle", H_ONLY_UNLOAD)    \
+	X(UNLOADS_CHANGING, "unloads_in_a_plan_change", H_ONLY_UNLOAD)     \
+	X(UNLOADS_DOWN, "unloads_without_xfer", H_ONLY_UNLOAD)             \
+	X(UNLOADS_ENDED, "ends_in_an_unload", H_ONLY_UNLOAD)               \
+	X(UNLOADS_AGAIN, "models_loaded_after_another", H_ONLY_UNLOAD)
 
 #define H_ENUM(name, text, of) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };

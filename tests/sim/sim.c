@@ -50,6 +50,7 @@ static const struct mm_opt_choice history_choices[] = {
 	{ "modes", H_MODES, "turns open and close all the time" },
 	{ "still", H_STILL, "claims stand still for a while: memory must, too" },
 	{ "mem", H_MEM, "tenants have memory that is neither weights nor KV" },
+	{ "unload", H_UNLOAD, "tenants give models back and load others" },
 	{ NULL, 0, NULL },
 };
 static_assert(MM_ARRAY_SIZE(history_choices) == H_HISTORIES + 1, "each kind has its row");
