@@ -247,3 +247,46 @@ def test_demo():
         done = subprocess.run([sys.executable, "-m", "mmd.hf.demo", *words], env=env,
                               capture_output=True, timeout=limit(60), check=False)
         assert done.returncode == 2
+
+
+def test_sleep_and_wake(pair):
+    """A module sleeps with a cache half-way, its pages are free, and it goes on where it was."""
+    d, client, plain, module = pair()
+    want = generate(plain)
+    cache = mmd.hf.ArenaCache(module._mmd.blocks)
+    first = module.generate(PROMPTS, max_new_tokens=20, past_key_values=cache, **GREEDY)
+    mmd.hf.sleep(module)
+    wait_until(lambda: d.free_pages() == d.pool_pages(), 20, "all pages")
+    assert client.model is None and not d.status()["stores"]
+    with pytest.raises(mmd.Error, match="sleeps"):
+        generate(module)
+    mmd.hf.wake(module)
+    rest = module.generate(first, max_new_tokens=30, past_key_values=cache, **GREEDY)
+    assert torch.equal(rest, want)
+    count, deadline, plans = Gated(module), time.monotonic() + limit(120), 0
+    while count.gated < 20:
+        assert time.monotonic() < deadline, "no layers cycle"
+        d.ctl("plan", "set", "engine", "--layers", (0, 3, 7, 5, 2)[plans % 5], check=False)
+        plans += 1
+        assert torch.equal(generate(module), want)
+
+
+def test_update(pair):
+    """Tokens change as those of plain transformers with the same change."""
+    d, _, plain, module = pair()
+    before = generate(plain)
+    changes = {}
+    with torch.no_grad():
+        for name, weight in plain.named_parameters():
+            if "down_proj" in name or "q_proj" in name:
+                weight.mul_(-1.5)
+                changes[name] = weight
+    want = generate(plain)
+    assert not torch.equal(before, want), "the change says little"
+    mmd.torch.update(module, module._mmd.model, changes)
+    count, deadline, plans = Gated(module), time.monotonic() + limit(120), 0
+    while count.gated < 50:
+        assert time.monotonic() < deadline, "no layers cycle"
+        d.ctl("plan", "set", "engine", "--layers", (0, 3, 7, 5, 2)[plans % 5], check=False)
+        plans += 1
+        assert torch.equal(generate(module), want)

@@ -379,3 +379,97 @@ def test_allocator(daemon, connect):
         library.mm_torch_free(va, 3 * page, 0, None)
         wait_until(lambda: d.status()["pages"]["mem"] == 0, 20, "the memory to come back")
     assert library.mm_torch_malloc(page, 0, None) is None
+
+
+class Tied(Toy):
+    """A parameter that is in two places, and a view of one."""
+
+    def __init__(self):
+        super().__init__()
+        self.again = self.model.norm.weight
+        self.first = self.model.norm.weight[:8]
+
+
+def test_release_and_adopt_again(loaded):
+    """Nothing of the model is left in the module, and aliases stay aliases."""
+    _, _, model = loaded()
+    reference, module = plain(model), on_meta(Tied)
+    names = {"again": "model.norm.weight"}
+    mmd.torch.adopt(module, model, lambda name: names.get(name, name))
+    for _ in range(3):
+        released = mmd.torch.release(module, model)
+        assert {"model.norm.weight", "again", "first"} <= set(released)
+        assert module.again is module.model.norm.weight and module.again.is_meta
+        assert module.first.untyped_storage()._cdata == module.again.untyped_storage()._cdata
+        model.unload()
+        model.reload()
+        mmd.torch.adopt(module, model, lambda name: names.get(name, name))
+        assert module.again is module.model.norm.weight
+        assert module.first.data_ptr() == module.again.data_ptr()
+        x = inputs(5)
+        with model.hold(timeout=limit(60)):
+            assert torch.equal(module(x), reference(x))
+    assert mmd.torch.release(module, model)
+    assert not mmd.torch.release(module, model)
+
+
+def test_update(loaded):
+    """A merge changes what the module computes as it changes plain torch, layers away or not."""
+    d, client, model = loaded()
+    reference, module = plain(model), on_meta(Toy)
+    mmd.torch.adopt(module, model)
+    mmd.torch.gates(model, module.model.layers)
+    step = mmd.torch.in_steps(module, client)
+    before, x = reference(inputs(1)), inputs(1)
+    assert torch.equal(module(x), before)
+    plans = 0
+    for seed in range(3):
+        changes = {}
+        for layer in range(0, LAYERS, 3):
+            name = f"model.layers.{layer}.mlp.down_proj.weight"
+            # What an engine reads of the old weights it reads while it holds them.
+            with model.hold(timeout=limit(60)):
+                old = mmd.torch.tensor(model.tensor(name)).clone()
+            generator = torch.Generator().manual_seed(seed)
+            left, right = (torch.randn(shape, generator=generator).half() / 8
+                           for shape in ((HIDDEN, 4), (4, FFN)))
+            changes[name] = old + left @ right
+            reference.get_parameter(name).copy_(changes[name])
+        mmd.torch.update(module, model, changes)
+        assert not torch.equal(reference(x), before), "the change says little"
+        before, gated, deadline = reference(x), 0, time.monotonic() + limit(120)
+        while gated < 10:
+            assert time.monotonic() < deadline, "no layers cycle"
+            d.ctl("plan", "set", "engine", "--layers", 1 + plans % 5, check=False)
+            plans += 1
+            y = inputs(plans)
+            assert torch.equal(module(x), before) and torch.equal(module(y), reference(y))
+            gated += step.info.gated > 0
+    drop_parameters(module)
+
+
+def test_update_refuses(loaded):
+    """The module keeps its weights where nothing could be changed."""
+    _, _, model = loaded()
+    reference, module = plain(model), on_meta(Toy)
+    mmd.torch.adopt(module, model)
+    norm = "model.norm.weight"
+    with pytest.raises(ValueError, match="float32"):
+        mmd.torch.update(module, model, {norm: torch.zeros(HIDDEN)})
+    with pytest.raises(ValueError, match="3"):
+        mmd.torch.update(module, model, {norm: torch.zeros(3).half()})
+    with pytest.raises(KeyError):
+        mmd.torch.update(module, model, {"nothing": torch.zeros(3).half()})
+    kept = mmd.torch.tensor(model.tensor(norm))
+    with pytest.raises(mmd.Error) as caught:
+        mmd.torch.update(module, model, {norm: torch.zeros(HIDDEN).half()})
+    assert caught.value.errno == errno.EBUSY
+    x = inputs(2)
+    with model.hold(timeout=limit(60)):
+        assert torch.equal(module(x), reference(x))
+    del kept
+    gc.collect()
+    mmd.torch.update(module, model, {norm: torch.zeros(HIDDEN).half()})
+    with model.hold(timeout=limit(60)):
+        assert not module(x).any()
+    drop_parameters(module)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mmd._layout import Layout
     from mmd._layout import Layout
     from mmd._mem import Allocation
+    from mmd._dlpack import Loaded
     from mmd._model import Model, Pack
 
 ERROR_BYTES: Final = 512
@@ -125,7 +126,7 @@ class Client:
         self._calls = 0
         self._handle: Any = None
         self._context: Any = None
-        self._exports: dict[int, bool] = {}
+        self._exports: dict[int, object] = {}  # of each exported tensor what it belongs to
         self._watcher: Callable[[], None] | None = None
         self._closers: list[Callable[[], None]] = []
         self._model: Model | None = None
@@ -214,11 +215,14 @@ class Client:
 
     # ---- calls
 
-    def _enter(self) -> Any:
-        """Begins a call, during which the client is not closed: the library's handle."""
-        # The lock may be held by a thread that the child of a fork does not have.
+    def _check_process(self) -> None:
+        """Refuses a child of fork(): the lock may be held by a thread that it does not have."""
         if os.getpid() != self._pid:
             raise Error(errno.ECHILD, "this client belongs to the parent process")
+
+    def _enter(self) -> Any:
+        """Begins a call, during which the client is not closed: the library's handle."""
+        self._check_process()
         with self._lock:
             if self._handle is None:
                 raise Error(errno.EBADF, "the client is closed")
@@ -247,12 +251,17 @@ class Client:
         finally:
             self._leave()
 
-    def _export(self, key: int) -> None:
-        """Notes an exported tensor, after which the client cannot be closed; undone by a pop()."""
-        self._exports[key] = True
-        if self._handle is None:
-            self._exports.pop(key)
-            raise Error(errno.EBADF, "the client is closed")
+    def _export(self, key: int, loaded: Loaded | None = None) -> None:
+        """Notes an exported tensor, of a model or of none; undone by a pop().
+
+        After it the client cannot be closed, nor that model unloaded.
+        """
+        with self._lock:
+            if self._handle is None:
+                raise Error(errno.EBADF, "the client is closed")
+            if loaded is not None and loaded.gone:
+                raise Error(errno.EBADF, "the model of this tensor is unloaded")
+            self._exports[key] = loaded
 
     def _watch(self, closed: Callable[[], None]) -> bool:
         """Notes who waits for events, to be called when the client closes; False: another does."""
@@ -310,7 +319,7 @@ class Client:
 
     @property
     def model(self) -> Model | None:
-        """The model that was loaded, or None."""
+        """The model that was loaded and not unloaded, or None."""
         return self._model
 
     # ---- events
@@ -422,7 +431,7 @@ class Client:
     def load(self, path: str | os.PathLike[str] | None = None, packs: Sequence[Pack] = (), *,
              files: Sequence[int] = (), layers: int = 0,
              key: bytes | str | None = None) -> Model:
-        """Loads a folder in Hugging Face layout: the client's only model. Not in a step.
+        """Loads a folder in Hugging Face layout: the client's model, one at a time. Not in a step.
 
         Blocks until every byte is in device memory. packs lists what must lie adjacent.
 
@@ -436,12 +445,10 @@ class Client:
 
         if (path is None) != bool(files):
             raise ValueError("either a path or files, not both")
-        self._model = Model(self, None if path is None else pathlib.Path(path), packs, files,
-                            layers, key)
-        return self._model
+        return Model(self, None if path is None else pathlib.Path(path), packs, files, layers, key)
 
     def attach(self, key: bytes | str, digest: bytes | None = None) -> Model:
-        """Loads what another client has committed under a key: the client's only model.
+        """Loads what another client has committed under a key: the client's model, one at a time.
 
         Reads and passes nothing; blocks until every byte is in device memory, also while it is
         being committed. Not in a step. Only clients of the same user in the same account find a
@@ -451,8 +458,7 @@ class Client:
         """
         from mmd._model import Model  # pylint: disable=import-outside-toplevel
 
-        self._model = Model.attached(self, key, digest)
-        return self._model
+        return Model.attached(self, key, digest)
 
     def layout(self, layers: int) -> Layout:
         """Weights that the engine makes itself: put them, then commit them as the client's model.

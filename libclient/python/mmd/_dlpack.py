@@ -38,6 +38,16 @@ TYPES: Final = {"F64": (FLOAT, 64), "F32": (FLOAT, 32), "F16": (FLOAT, 16), "BF1
                 "U8": (UINT, 8), "U16": (UINT, 16), "U32": (UINT, 32), "U64": (UINT, 64)}
 
 
+class Loaded:
+    """A model as the library has it, from a load until it is unloaded."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        # Guarded by the client's lock.
+        self.calls = 0
+        self.gone = False
+
+
 class _Export:
     """A tensor that was exported: what its consumer points to, and the client that outlives it."""
 
@@ -102,8 +112,9 @@ class Memory:
     """
 
     def __init__(self, client: Client, va: int, dtype: str, shape: tuple[int, ...],
-                 writable: bool) -> None:
+                 writable: bool, loaded: Loaded | None = None) -> None:
         self._client = client
+        self._loaded = loaded
         self.va = va
         """The device address. Meaningless if there are no bytes."""
         self.dtype = dtype
@@ -163,6 +174,6 @@ class Memory:
         tensor.dtype.lanes = 1
         tensor.shape, tensor.strides = shape, strides
         export = _Export(self._client, managed, shape, strides)
-        self._client._export(export.address)
+        self._client._export(export.address, self._loaded)
         _alive[export.address] = export
         return export

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mmd._model import DTYPES
+from mmd._model import DTYPES, Buffer
 
 if TYPE_CHECKING:
     from mmd._client import Client
@@ -22,7 +22,6 @@ ALIGN: Final = 8
 NAME: Final = re.compile(r"[\w./-]{1,119}", re.ASCII)
 
 
-Buffer = Any  # what memoryview() takes
 BITS: Final = {name: int((re.findall(r"\d+", name) or ["8"])[0]) for name in DTYPES.values()}
 
 
@@ -71,20 +70,32 @@ class Layout:
         self._entries[name] = _Entry(dtype, tuple(shape), data)
 
     def commit(self, key: bytes | str | None = None) -> Model:
-        """Gives the tensors to mmd: the client's only model. Blocks; not in a step.
+        """Gives the tensors to mmd: the client's model, one at a time. Blocks; not in a step.
 
         Host memory holds them once more until it returns. The layout is empty then. key: what the
         bytes were made of and by, in up to 256 bytes: Client.attach() of another client finds the
         model by it, and makes nothing. Error with EEXIST: other weights have the key.
+        """
+        fd = self.seal()
+        try:
+            return self._client.load(files=[fd], layers=self._layers, key=key)
+        finally:
+            os.close(fd)
+
+    def seal(self) -> int:
+        """Writes the tensors to a sealed memfd, which is the caller's to close. Blocks.
+
+        It is what commit() loads. The layout is empty then.
         """
         fd = os.memfd_create("mmd-layout", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             self._fill(fd)
             self._entries.clear()
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
-            return self._client.load(files=[fd], layers=self._layers, key=key)
-        finally:
+        except BaseException:
             os.close(fd)
+            raise
+        return fd
 
     def _fill(self, fd: int) -> None:
         """Writes a safetensors file, in the order of names: the same tensors are the same bytes."""

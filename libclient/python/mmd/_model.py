@@ -10,18 +10,19 @@ import errno
 import os
 import pathlib
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mmd import _cdef
 from mmd._client import nanoseconds, sized
-from mmd._dlpack import Memory
+from mmd._dlpack import Loaded, Memory, drop_forgotten
 from mmd._error import Error
 from mmd._library import ffi, lib
 
 if TYPE_CHECKING:
     from mmd._client import Client
 
+Buffer = Any  # what memoryview() takes
 DTYPES: Final = {number: name.removeprefix("MM_DTYPE_")
                  for number, name in ffi.typeof("enum mm_dtype").elements.items()}
 
@@ -62,9 +63,9 @@ class Tensor(Memory):
     other times mmd may have taken them, and reading is a fault. torch.from_dlpack() takes it.
     """
 
-    def __init__(self, client: Client, name: str, record: Any) -> None:
+    def __init__(self, client: Client, loaded: Loaded, name: str, record: Any) -> None:
         super().__init__(client, record.va, DTYPES.get(record.dtype, f"dtype {record.dtype}"),
-                         tuple(record.shape[0:record.rank]), False)
+                         tuple(record.shape[0:record.rank]), False, loaded)
         self.name = name
         self.bytes = int(record.bytes)
         self.layer: int | None = None if record.layer < 0 else int(record.layer)
@@ -95,7 +96,11 @@ def _octets(key: bytes | str) -> bytes:
 
 
 class Model:
-    """The model of a client, from Client.load(). It lives as long as the client."""
+    """A client's model, from Client.load(): until unload(), or the client's end.
+
+    After reload() and update() it is the same object, with other weights: gates go on to work, and
+    tensors are to be looked up again.
+    """
 
     path: pathlib.Path | None
     """None: it was loaded from descriptors, or found by its key."""
@@ -105,23 +110,54 @@ class Model:
                  key: bytes | str | None = None) -> None:
         self._client = client
         self.path = path
-        rules, alive = _rules(packs)
+        self._packs = packs
+        self._loaded: Loaded | None = None
+        self._load(files, layers, key)
+
+    def _load(self, files: Sequence[int] = (), layers: int = 0,
+              key: bytes | str | None = None) -> None:
+        """Loads from files, or from the path if there are none."""
+        rules, alive = _rules(self._packs)
         opts = sized("mm_model_opts")
-        opts.packs, opts.n_packs = rules, len(packs)
+        opts.packs, opts.n_packs = rules, len(self._packs)
         opts.pack_size = ffi.sizeof("struct mm_pack")
-        handle = ffi.new("struct mm_model **")
         opts.n_layers = layers
         if key is not None:
             octets = ffi.from_buffer(_octets(key))
             opts.key, opts.key_bytes = octets, len(octets)
             alive.append(octets)
-        if path is None:
-            client._call(lib.mm_model_load_files, None, ffi.new("int[]", list(files)), len(files),
-                         opts, handle)
+        handle = ffi.new("struct mm_model **")
+        if files:
+            self._client._call(lib.mm_model_load_files, None, ffi.new("int[]", list(files)),
+                               len(files), opts, handle)
         else:
-            client._call(lib.mm_model_load, None, os.fsencode(path), opts, handle)
+            assert self.path is not None
+            self._client._call(lib.mm_model_load, None, os.fsencode(self.path), opts, handle)
         del alive
-        self._handle = handle[0]
+        self._loaded = Loaded(handle[0])
+        self._client._model = self
+
+    def _begin(self) -> Loaded:
+        """Begins a call, during which the model is not unloaded."""
+        self._client._check_process()
+        with self._client._lock:
+            loaded = self._loaded
+            if loaded is None:
+                raise Error(errno.EBADF, "the model is unloaded")
+            loaded.calls += 1
+            return loaded
+
+    def _end(self, loaded: Loaded) -> None:
+        with self._client._lock:
+            loaded.calls -= 1
+
+    def _call(self, function: Any, *args: Any, fine: Sequence[int] = ()) -> int:
+        """Client._call() on the model."""
+        loaded = self._begin()
+        try:
+            return self._client._call(function, loaded.handle, *args, fine=fine)
+        finally:
+            self._end(loaded)
 
     @classmethod
     def attached(cls, client: Client, key: bytes | str, digest: bytes | None) -> Model:
@@ -135,7 +171,9 @@ class Model:
                         fine=(errno.ENOENT,)):
             raise KeyError(key)
         model = cls.__new__(cls)
-        model._client, model.path, model._handle = client, None, handle[0]
+        model._client, model.path, model._packs = client, None, ()
+        model._loaded = Loaded(handle[0])
+        client._model = model
         return model
 
     @property
@@ -144,10 +182,15 @@ class Model:
         return self._client
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether it has weights: it is not unloaded. Never blocks."""
+        return self._loaded is not None
+
+    @property
     def info(self) -> ModelInfo:
         """Sizes. Never blocks; in a step or not."""
         info = sized("mm_model_info")
-        self._client._call(lib.mm_model_info, self._handle, info)
+        self._call(lib.mm_model_info, info)
         return ModelInfo(info.n_layers, info.n_tensors, info.resident_bytes, info.layer_bytes,
                          info.device_bytes, info.tensor_bytes, info.waste_bytes, info.store_bytes,
                          info.load_flags, bytes(info.digest))
@@ -158,10 +201,14 @@ class Model:
         Never blocks; in a step or not. KeyError: there is none.
         """
         record = sized("mm_tensor")
-        if self._client._call(lib.mm_model_tensor, self._handle, name.encode(), record,
-                              fine=(errno.ENOENT,)):
-            raise KeyError(name)
-        return Tensor(self._client, name, record)
+        loaded = self._begin()
+        try:
+            if self._client._call(lib.mm_model_tensor, loaded.handle, name.encode(), record,
+                                  fine=(errno.ENOENT,)):
+                raise KeyError(name)
+            return Tensor(self._client, loaded, name, record)
+        finally:
+            self._end(loaded)
 
     def tensors(self) -> Iterator[Tensor]:
         """All tensors in the order of their names, packs with a name among them.
@@ -171,8 +218,13 @@ class Model:
         name = ffi.new("char[]", _cdef.MM_TENSOR_NAME_BYTES)
         for index in range(self.info.n_tensors):
             record = sized("mm_tensor")
-            self._client._call(lib.mm_model_tensor_at, self._handle, index, name, len(name), record)
-            yield Tensor(self._client, ffi.string(name).decode(), record)
+            loaded = self._begin()
+            try:
+                self._client._call(lib.mm_model_tensor_at, loaded.handle, index, name, len(name),
+                                   record)
+            finally:
+                self._end(loaded)
+            yield Tensor(self._client, loaded, ffi.string(name).decode(), record)
 
     @contextlib.contextmanager
     def hold(self, timeout: float | None = None) -> Iterator[None]:
@@ -181,12 +233,12 @@ class Model:
         Blocks until mmd has brought them home, or raises Error with ETIMEDOUT, or EDQUOT if the
         account has no room for them; not in a step. Others get nothing of this model meanwhile.
         """
-        self._client._call(lib.mm_model_hold, self._handle, nanoseconds(timeout))
+        self._call(lib.mm_model_hold, nanoseconds(timeout))
         try:
             yield
         finally:
             with contextlib.suppress(Error):  # the client may be closed, or its connection over
-                self._client._call(lib.mm_model_release, self._handle)
+                self._call(lib.mm_model_release)
 
     def store(self, name: str) -> memoryview | None:
         """The host's bytes of a tensor, read-only, to check device bytes against.
@@ -195,26 +247,109 @@ class Model:
         disk. The view counts as an exported tensor.
         """
         length = ffi.new("uint64_t *")
+        loaded = self._begin()
         self._client._enter()
         try:
-            address = lib.mm_model_store(self._handle, name.encode(), length)
-            if address == ffi.NULL:
-                return None
-            kind: Any = type("Bytes", (ctypes.c_char * int(length[0]),), {})
-            whole = kind.from_address(int(ffi.cast("uintptr_t", address)))
-            self._client._export(id(whole))
-            weakref.finalize(whole, _store_done, self._client, id(whole)).atexit = False
-            return memoryview(whole).cast("B").toreadonly()
+            address = lib.mm_model_store(loaded.handle, name.encode(), length)
         finally:
             self._client._leave()
+            self._end(loaded)
+        if address == ffi.NULL:
+            return None
+        kind: Any = type("Bytes", (ctypes.c_char * int(length[0]),), {})
+        whole = kind.from_address(int(ffi.cast("uintptr_t", address)))
+        self._client._export(id(whole), loaded)
+        weakref.finalize(whole, _store_done, self._client, id(whole)).atexit = False
+        return memoryview(whole).cast("B").toreadonly()
 
     def compute(self, weights: Sequence[int]) -> None:
         """Sets how long the layers compute, in relation to each other: one number > 0 for each.
 
         Never blocks; in a step or not.
         """
-        self._client._call(lib.mm_model_compute, self._handle,
-                           ffi.new("uint16_t[]", list(weights)), len(weights))
+        self._call(lib.mm_model_compute, ffi.new("uint16_t[]", list(weights)), len(weights))
+
+    # ---- its end, and other weights
+
+    def unload(self) -> None:
+        """Gives the weights back to mmd; the arena and all else of the client stay.
+
+        Blocks until their pages are mmd's; not in a step, not while it is held. Then the client may
+        load another model. EBUSY: exported tensors of the model live, also in modules that adopted
+        it (mmd.torch.release()), a step is open, or another thread is in a call of the model.
+        ETIMEDOUT: call again. Unloading twice does nothing.
+        """
+        loaded = self._let_go()
+        if loaded is None:
+            return
+        try:
+            self._client._call(lib.mm_model_unload, loaded.handle)
+        except Error:
+            loaded.gone, self._loaded = False, loaded
+            raise
+        self._client._model = None
+
+    def _let_go(self) -> Loaded | None:
+        """From here on no call and no tensor of the model begins; None: it is unloaded."""
+        drop_forgotten()
+        self._client._check_process()
+        with self._client._lock:
+            loaded = self._loaded
+            if loaded is None:
+                return None
+            alive = sum(of is loaded for of in list(self._client._exports.values()))
+            if alive:
+                raise Error(errno.EBUSY, f"{alive} exported tensors of this model are in use: drop "
+                            f"them before it is unloaded")
+            if loaded.calls:
+                raise Error(errno.EBUSY, f"{loaded.calls} calls of this model are in progress")
+            loaded.gone, self._loaded = True, None
+            return loaded
+
+    def reload(self) -> None:
+        """Loads an unloaded model again, from the folder as it is now. Blocks; not in a step."""
+        if self.path is None:
+            raise ValueError("this model was not loaded from a folder")
+        if self._loaded is not None:
+            raise Error(errno.EEXIST, "the model is loaded")
+        self._load()
+
+    def update(self, changes: Mapping[str, Buffer]) -> None:
+        """Takes other bytes for some of the tensors, as of a merge or a training step.
+
+        changes: by name, contiguous, of the type and shape that the tensor has. Blocks; not in a
+        step. The new weights are written to a sealed memfd first, then the model is unloaded, with
+        what that refuses, and the new ones are loaded: for that time host memory has them once
+        more. Others who share the old host copy keep it. If mmd has no room for the new weights,
+        because others got the pages meanwhile, this raises, and the client has no model.
+        """
+        layers = self.info.n_layers
+        fd = self._write(changes, layers)
+        try:
+            self.unload()
+            self._load([fd], layers)
+            self.path = None
+        finally:
+            os.close(fd)
+
+    def _write(self, changes: Mapping[str, Buffer], layers: int) -> int:
+        """A sealed memfd with all tensors, changed ones among them."""
+        from mmd._layout import Layout  # pylint: disable=import-outside-toplevel
+
+        found = {tensor.name: tensor for tensor in self.tensors()}
+        for name in changes:
+            if name not in found:
+                raise KeyError(f"the model has no {name}")
+        if any(tensor.flags for tensor in found.values()):
+            raise ValueError("a model with a packing list cannot be updated: unload and load it")
+        layout = Layout(self._client, layers)
+        for name, tensor in found.items():
+            data = changes[name] if name in changes else self.store(name)
+            if data is None:  # on a disk: the device has the bytes, too
+                with self.hold():
+                    data = self._client.read(tensor.va, tensor.bytes)
+            layout.put(name, data, tensor.dtype, tensor.shape)
+        return layout.seal()
 
     # ---- gates
 
@@ -225,7 +360,7 @@ class Model:
         what computes without the driver's streams calls Client.synchronize() first, unless the
         layer is_home().
         """
-        self._client._call(lib.mm_layer_begin, self._handle, layer, ffi.cast("void *", stream))
+        self._call(lib.mm_layer_begin, layer, ffi.cast("void *", stream))
 
     def is_home(self, layer: int) -> bool:
         """Whether a layer that was begun is at home: its bytes are there, and stay until its end.
@@ -233,14 +368,14 @@ class Model:
         Then what computes without the driver's streams need not synchronize. Never blocks; in a
         step, by its thread, between the layer's begin and end.
         """
-        return self._client._call(lib.mm_layer_home, self._handle, layer) == 1
+        return self._call(lib.mm_layer_home, layer) == 1
 
     def end(self, layer: int, stream: int = 0) -> None:
         """Enqueues the mark that a layer has been used, on the stream of its begin.
 
         Never blocks; in a step, by its thread. Work that is enqueued later must not read the layer.
         """
-        self._client._call(lib.mm_layer_end, self._handle, layer, ffi.cast("void *", stream))
+        self._call(lib.mm_layer_end, layer, ffi.cast("void *", stream))
 
     @contextlib.contextmanager
     def layer(self, layer: int, stream: int = 0) -> Iterator[None]:

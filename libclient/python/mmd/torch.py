@@ -14,7 +14,7 @@ import functools
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -28,7 +28,7 @@ from mmd._model import Model, Tensor
 from mmd._step import Step
 
 __all__ = ["Adopted", "Gates", "adopt", "allocator", "gates", "in_steps", "memory", "put",
-           "stream", "tensor"]
+           "release", "stream", "tensor", "update"]
 
 DTYPES: Final = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16",
                  torch.bfloat16: "BF16", torch.float8_e4m3fn: "F8_E4M3",
@@ -45,9 +45,14 @@ def put(layout: Layout, name: str, value: Any) -> None:
     if value.dtype not in DTYPES:
         raise ValueError(f"{name}: mmd has no type for {value.dtype}")
     host = value.detach().to("cpu").contiguous()
+    layout.put(name, _octets(host), DTYPES[value.dtype], tuple(host.shape))
+
+
+def _octets(host: Any) -> Any:
+    """The bytes of a contiguous tensor in host memory, without a copy."""
     octets = (ctypes.c_uint8 * (host.numel() * host.element_size())).from_address(host.data_ptr())
-    octets.owner = host  # it lives as long as the layout needs it
-    layout.put(name, octets, DTYPES[value.dtype], tuple(host.shape))
+    octets.owner = host  # it lives as long as who uses the bytes
+    return octets
 
 
 def tensor(memory: Memory) -> Any:
@@ -58,7 +63,8 @@ def tensor(memory: Memory) -> Any:
     """
     octets = OCTETS.get(memory.dtype)
     if octets is not None:
-        memory_u8 = Memory(memory._client, memory.va, "U8", memory.shape, memory.writable)
+        memory_u8 = Memory(memory._client, memory.va, "U8", memory.shape, memory.writable,
+                           memory._loaded)
         made = torch.utils.dlpack.from_dlpack(memory_u8).view(octets)
     else:
         made = torch.utils.dlpack.from_dlpack(memory)
@@ -193,6 +199,64 @@ def adopt(module: Any, model: Model, names: Callable[[str], str] = str) -> Adopt
                    getattr(place.owner, place.table))
         entries[place.key] = new
     return Adopted([place.name for place, _ in todo], left)
+
+
+def _meta(value: Any, storages: dict[int, Any]) -> Any:
+    """A tensor without memory in place of another; views of one storage stay views of one."""
+    storage = value.untyped_storage()
+    if storage._cdata not in storages:
+        storages[storage._cdata] = torch.empty(storage.nbytes(), dtype=torch.uint8,
+                                               device="meta").untyped_storage()
+    made = torch.empty(0, dtype=value.dtype, device="meta").set_(
+        storages[storage._cdata], value.storage_offset(), value.shape, value.stride())
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(made, requires_grad=False)
+    return made
+
+
+def release(module: Any, model: Model) -> list[str]:
+    """Takes the model's memory away from a module, whose tensors are on the device "meta" then.
+
+    Returns the names of the tensors. Not in a step; any thread; no copies. Afterwards the model can
+    be unloaded, unless other tensors of it live; adopt() gives the module weights again. Tied
+    parameters stay one object, and views stay views.
+    """
+    addresses = {weight.va for weight in model.tensors()}
+    storages: dict[int, Any] = {}
+    made: dict[int, Any] = {}
+    places = [place for place in _places(module)
+              if place.value.untyped_storage().data_ptr() in addresses]
+    for place in places:
+        if id(place.value) not in made:
+            made[id(place.value)] = _meta(place.value, storages)
+        entries = (place.owner.__dict__ if place.table == "__dict__" else
+                   getattr(place.owner, place.table))
+        entries[place.key] = made[id(place.value)]
+    return [place.name for place in places]
+
+
+def update(module: Any, model: Model, changes: Mapping[str, Any],
+           names: Callable[[str], str] = str) -> None:
+    """Changes weights that a module has adopted: Model.update() with torch tensors.
+
+    changes: tensors by their names in the checkpoint, of the same type and shape. Blocks; not in a
+    step; while no other thread uses the module. Where the model stays as it was, because this is
+    refused, the module keeps its weights. Where mmd finds no room for the new ones, the client has
+    no model then, and the module is on the device "meta". Gates go on to work.
+    """
+    octets = {}
+    for name, value in changes.items():
+        old = model.tensor(name)
+        if DTYPES.get(value.dtype) != old.dtype or tuple(value.shape) != old.shape:
+            raise ValueError(f"{name}: the model has {old.dtype} {list(old.shape)}, and the change "
+                             f"{value.dtype} {list(value.shape)}")
+        octets[name] = _octets(value.detach().to("cpu").contiguous())
+    release(module, model)
+    try:
+        model.update(octets)
+    finally:
+        if model.is_loaded:
+            adopt(module, model, names)
 
 
 # ---- gates

@@ -6,6 +6,6 @@ values in the client's arena, in blocks that mmd may take back between steps.
 """
 
 from mmd.hf._cache import ArenaCache, Blocks
-from mmd.hf._load import load, step_of, unload
+from mmd.hf._load import load, sleep, step_of, unload, wake
 
-__all__ = ["ArenaCache", "Blocks", "load", "step_of", "unload"]
+__all__ = ["ArenaCache", "Blocks", "load", "sleep", "step_of", "unload", "wake"]

@@ -173,7 +173,7 @@ class Blocks:
                 raise
             time.sleep(RETRY_S)
 
-    def _make_room(self, running: ArenaCache) -> bool:
+    def _make_room(self, running: ArenaCache | None) -> bool:
         """Moves a block of a cache that does not run to host memory; False: there is none."""
         for cache in self._caches:
             for block in reversed(cache.blocks() if cache is not running else []):
@@ -193,6 +193,12 @@ class Blocks:
         """Gives all free chunks back to mmd. Not in a step."""
         for chunk in self._free():
             self._release(chunk)
+
+    def sleep(self) -> None:
+        """Gives all chunks back; caches keep their bytes in host memory. Not in a step."""
+        while self._make_room(None):
+            pass
+        self.give_back()
 
     def close(self) -> None:
         """Lets go of the arena's memory, so that the client can be closed. Not in a step."""

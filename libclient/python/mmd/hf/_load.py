@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 from typing import Any, Final
@@ -23,8 +24,9 @@ CACHE_NAMES: Final = ("cache", "past_key_values")
 class _State:
     """What load() has put on a model."""
 
-    def __init__(self, client: Client, blocks: Blocks, gates: mmd.torch.Gates) -> None:
-        self.client, self.blocks, self.gates = client, blocks, gates
+    def __init__(self, client: Client, model: mmd.Model, blocks: Blocks,
+                 gates: mmd.torch.Gates) -> None:
+        self.client, self.model, self.blocks, self.gates = client, model, blocks, gates
         self.step: Step | None = None
         # Of the forward that runs: its cache, and the cache's length before it; -1: not known yet.
         self.cache: Any = None
@@ -94,7 +96,7 @@ def load(path: str | os.PathLike[str], client: Client, *, max_tokens: int = MAX_
     _fill_buffers(module, device)
     blocks = Blocks(client, config, dtype, max_tokens, share_tokens=share_tokens)
     gates = mmd.torch.gates(model, _layers(module, model.info.n_layers), compiled)
-    state = _State(client, blocks, gates)
+    state = _State(client, model, blocks, gates)
     module._mmd = state
     _install(module, state)
     if not client.is_software:
@@ -133,6 +135,8 @@ def _install(module: Any, state: _State) -> None:
     stepped = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
+        if not state.model.is_loaded:
+            raise mmd.Error(errno.EBADF, "the module sleeps: mmd.hf.wake() it first")
         state.cache, state.length = None, -1
         try:
             return stepped(*args, **kwargs)
@@ -162,6 +166,32 @@ def step_of(module: Any) -> Step:
     step = module._mmd.step
     assert isinstance(step, Step)
     return step
+
+
+def sleep(module: Any) -> None:
+    """Gives a module's weights back to mmd, and the chunks of its caches. Blocks; not in a step.
+
+    Caches that live keep their bytes in host memory. wake() loads the weights again; until then the
+    module cannot run.
+    """
+    state = module._mmd
+    mmd.torch.release(module, state.model)
+    try:
+        state.model.unload()
+    except mmd.Error:
+        mmd.torch.adopt(module, state.model)
+        raise
+    state.blocks.sleep()
+
+
+def wake(module: Any) -> None:
+    """Loads the weights of a module that sleeps, from its folder. Blocks; not in a step.
+
+    Raises Error with ENOSPC or EDQUOT where mmd has no room for them now: it sleeps on.
+    """
+    state = module._mmd
+    state.model.reload()
+    mmd.torch.adopt(module, state.model)
 
 
 def unload(module: Any) -> None:
