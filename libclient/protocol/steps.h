@@ -86,7 +86,7 @@ struct mm_steps_out {
 /* ---- making ---- */
 
 void mm_steps_init(struct mm_steps *s, bool takes_partial);
-/* The model was refused: there is no plan any more; another model may be loaded. */
+/* The model was refused, or given back: there is no plan any more; another may be loaded. */
 void mm_steps_drop_plan(struct mm_steps *s, struct mm_steps_out *out);
 
 /* ---- sending ---- */

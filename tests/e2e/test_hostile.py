@@ -41,6 +41,20 @@ def good_tenant(request, root, serve, model_dirs):
 
 
 @isolated()
+def test_unload_without_a_model(d):
+    """It is refused, and ends the connection if it names anything."""
+    with Raw(d) as client:
+        client.greet()
+        for number in range(1, 20):
+            client.push(abi.MM_OP_UNLOAD, user_data=number)
+            reply = client.pop()
+            assert reply["opcode"] == abi.MM_EV_REPLY and reply["user_data"] == number
+            assert reply["result"] == -errno.ENOENT
+        client.push(abi.MM_OP_UNLOAD, (7,))
+        assert client.ended()
+
+
+@isolated()
 def test_junk_hello(d, rng):
     right = abi.mm_hello.size
     for size in [0, 1, right // 2, right - 1, right + 1, 4000] + [right] * count(50, 10):

@@ -7,6 +7,9 @@ import gc
 import os
 import random
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 
@@ -14,7 +17,9 @@ import pytest
 
 pytest.importorskip("cffi", reason="python3-cffi is not installed")
 
+import abi  # noqa: E402
 import mmd  # noqa: E402
+from conftest import PACKAGE  # noqa: E402
 from mmd import _cdef  # noqa: E402
 from programs import limit, wait_until  # noqa: E402
 from test_core import DOWN, LAYERS, NORM, Taken, forward, refused  # noqa: E402
@@ -189,6 +194,45 @@ def test_the_tenant_dies_meanwhile(daemon, script, connect, model_dirs):
     assert d.status()["pages"]["revoking"] == 0
 
 
+def test_a_tenant_that_does_not_answer(daemon, connect, model_dirs):
+    """It keeps its pages until it ends, and nobody else gets them, or waits for it."""
+    d = daemon()
+    other = connect(d, "other")
+    model = other.load(model_dirs[1])
+    want = stored(model)
+    text = """
+        import sys
+        client = mmd.Client("deaf")
+        model = client.load(sys.argv[1])
+        print("loaded", flush=True)
+        sys.stdin.readline()
+        model.unload()
+    """
+    env = dict(d.env, PYTHONPATH=str(PACKAGE), MMD_SOCKET=str(d.dir / "tenant.sock"))
+    with subprocess.Popen([sys.executable, "-c", "import mmd\n" + textwrap.dedent(text),
+                           str(model_dirs[0])], env=env, text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as deaf:
+        assert deaf.stdout.readline() == "loaded\n"
+        d.ctl("plan", "set", "deaf", "--layers", 3)
+        wait_until(lambda: d.tenant("deaf")["alpha"] == 3, 60, "the plan")
+        held = d.tenant("deaf")
+        os.kill(d.xfer_of(0), signal.SIGSTOP)
+        deaf.stdin.write("go\n")
+        deaf.stdin.flush()
+        wait_until(lambda: d.tenant("deaf")["plan_phase"] == "quiescing", 20, "the model's end")
+        deaf.send_signal(signal.SIGSTOP)
+        os.kill(d.xfer_of(0), signal.SIGCONT)
+        pages = held["pages_param"] + held["pages_slot"]
+        wait_until(lambda: d.status()["pages"]["revoking"] == pages, 20, "the switch")
+        for _ in range(20):
+            assert run(model, mmd.Step(other)) == want
+        assert d.status()["pages"]["revoking"] == pages and len(d.status()["stores"]) == 2
+        deaf.kill()
+    wait_until(lambda: d.status()["pages"]["revoking"] == 0 and len(d.status()["stores"]) == 1, 60,
+               "its pages")
+    assert run(model, mmd.Step(other)) == want
+
+
 def test_mmd_ends_meanwhile(daemon, connect, model_dirs):
     d = daemon()
     client = connect(d)
@@ -241,6 +285,29 @@ def test_update(daemon, connect, model_dirs):
     with pytest.raises(ValueError, match="folder"):
         model.unload()
         model.reload()
+
+
+def test_update_of_a_model_on_disk(daemon, connect, model_dirs, tmp_path):
+    """Its bytes are read from the device, with layers away before."""
+    chunk = 64 << 10
+    stage = abi.MM_STAGE_BUFFERS_DEFAULT * (chunk + abi.MM_STAGE_BLOCK_BYTES)
+    d = daemon(extra=["--chunk", str(chunk), "--stage", str(stage), "--host-store-max",
+                      str(stage + (64 << 10)), "--store-dir", str(tmp_path)])
+    client = connect(d)
+    model = client.load(model_dirs[0])
+    assert model.store(NORM) is None and d.status()["stores"][0]["tier"] == "disk"
+    step = mmd.Step(client)
+    old = run(model, step)
+    d.ctl("plan", "set", "engine", "--layers", 3)
+    wait_until(lambda: d.tenant("engine")["alpha"] == 3, 60, "the plan")
+    changes = changed(model, 5)
+    model.update(changes)
+    want = [changes.get(DOWN.format(layer), old[layer]) for layer in range(LAYERS)]
+    assert run(model, step) == want
+    with plans_change(d):
+        for _ in range(20):
+            assert run(model, step) == want
+    assert model.store(NORM) is None
 
 
 def client_layers(model):
