@@ -340,9 +340,10 @@ def test_no_room_for_the_new_ones(daemon, connect, model_dirs):
     d = daemon(pool="2M")
     client, greedy = connect(d), connect(d, "greedy")
     model = client.load(model_dirs[0])
-    arena = greedy.arena(greedy.info.page_bytes, chunks=128)
+    arena = greedy.arena(greedy.info.page_bytes, chunks=d.pool_pages())
     model.unload()
-    assert arena.want(d.free_pages() - 2, timeout=limit(60))
+    wait_until(lambda: d.free_pages() == d.pool_pages(), 20, "scrubbed pages")
+    assert arena.want(d.pool_pages() - 2, timeout=limit(60))
     greedy.hint(used=arena.usable_count, running=1)
     with pytest.raises(mmd.Error) as caught:
         model.reload()
