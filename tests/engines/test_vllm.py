@@ -2,21 +2,18 @@
 """vLLM on memory that mmd lends, in processes of its own that know of it by the entry point only;
 run by in_venv.py --vllm."""
 
-import json
 import os
 import pathlib
-import queue
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 
 import pytest
 
 import models
-from conftest import PACKAGE
 from programs import BUILD, limit, wait_until
+from serving import Engine, greedy, install, refused, while_plans_change
 
 ENGINE = pathlib.Path(__file__).with_name("vllm_engine.py")
 REQUESTS, TOKENS = 8, 200
@@ -27,12 +24,7 @@ JOB = {"requests": REQUESTS, "tokens": TOKENS}
 def site():
     """The package as a user has it: installed, with its entry points."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="mm-engines-site."))
-    shutil.copytree(PACKAGE, path / "source",
-                    ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg*"))
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index",
-                    "--no-build-isolation", "--disable-pip-version-check", "--target",
-                    str(path / "site"), str(path / "source")], check=True, timeout=limit(120))
-    yield path / "site"
+    yield install(path)
     shutil.rmtree(path)
 
 
@@ -45,65 +37,9 @@ def model():
     shutil.rmtree(path)
 
 
-class Engine:
-    """A process with an engine of vLLM."""
-
-    def __init__(self, site, job, env=None, program=(str(ENGINE),)):
-        everything = dict(os.environ, PYTHONPATH=str(site), VLLM_TARGET_DEVICE="cpu",
-                          MM_CLIENT_LIB=str(BUILD / "lib/libmm-client.so.0"),
-                          VLLM_LOGGING_LEVEL="ERROR", VLLM_CPU_OMP_THREADS_BIND="nobind",
-                          OMP_NUM_THREADS="1", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1",
-                          VLLM_ALLOW_INSECURE_SERIALIZATION="1")
-        self.process = subprocess.Popen([sys.executable, *program, json.dumps(job)], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, env=everything | (env or {}))
-        self.errors, self.lines = [], queue.Queue()
-        self._threads = [threading.Thread(target=self._read_errors),
-                         threading.Thread(target=self._read)]
-        for thread in self._threads:
-            thread.start()
-
-    def _read_errors(self):
-        self.errors += self.process.stderr
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.lines.put(line)
-        self.lines.put(None)
-
-    def line(self):
-        """The next line of its output; None at its end."""
-        return self.lines.get(timeout=limit(300))
-
-    def until_ready(self):
-        while (line := self.line()) != "ready\n":
-            assert line is not None, "".join(self.errors)
-
-    def go(self):
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-
-    def result(self):
-        """What its last line says."""
-        last = None
-        while (line := self.line()) is not None:
-            last = line
-        assert self.process.wait(limit(60)) == 0, "".join(self.errors)
-        return json.loads(last)
-
-    def failure(self):
-        """The text of its errors after it has failed."""
-        while self.line() is not None:
-            pass
-        assert self.process.wait(limit(60)) != 0
-        return "".join(self.errors)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        for thread in self._threads:
-            thread.join()
+ENV = {"VLLM_TARGET_DEVICE": "cpu", "VLLM_LOGGING_LEVEL": "ERROR",
+       "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1",
+       "VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
 
 
 @pytest.fixture
@@ -114,12 +50,11 @@ def engine(site, model, daemon):
 
     def starter(d, options=None, env=None, **job):
         job = JOB | {"model": str(model)} | job
-        env = dict(env or {})
+        env = ENV | {"PYTHONPATH": str(site)} | (env or {})
         if d is not None:
             job["options"] = {"load_format": "mmd"} | (options or {})
             env = dict(d.env, MMD_SOCKET=str(d.dir / "tenant.sock")) | env
-        made.append(Engine(site, job, {key: value for key, value in env.items()
-                                       if os.environ.get(key) != value}))
+        made.append(Engine([ENGINE], job, env))
         return made[-1]
 
     yield starter
@@ -130,8 +65,8 @@ def engine(site, model, daemon):
 @pytest.fixture(scope="session")
 def plain(site, model):
     """The ids that plain vLLM generates, with the same product of matrices."""
-    one = Engine(site, JOB | {"model": str(model), "torch_gemm": True},
-                 {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"})
+    one = Engine([ENGINE], JOB | {"model": str(model), "torch_gemm": True},
+                 ENV | {"PYTHONPATH": str(site), "VLLM_ENABLE_V1_MULTIPROCESSING": "0"})
     try:
         (ids,) = one.result()["ids"]
     finally:
@@ -147,23 +82,9 @@ def test_ids_while_plans_change(engine, daemon, plain):
     one = engine(d, wait=True, rounds=20, break_steps=True,
                  until={"gated": 100, "plan_changes": 10, "voids": 1})
     one.until_ready()
-    stop = threading.Event()
-
-    def change():
-        plans = 0
-        while not stop.is_set():
-            d.ctl("plan", "set", "llama", "--layers", (0, 3, 7, 10, 5, 2)[plans % 6], check=False)
-            plans += 1
-            stop.wait(0.05)
-
-    changer = threading.Thread(target=change)
-    changer.start()
-    try:
+    with while_plans_change(d, "llama"):
         one.go()
         done = one.result()
-    finally:
-        stop.set()
-        changer.join()
     stats = done["stats"]
     assert all(ids == plain for ids in done["ids"])
     assert stats["gated"] >= 100 and stats["plan_changes"] >= 10 and stats["voids"] >= 1, stats
@@ -176,40 +97,13 @@ def test_ids_while_plans_change(engine, daemon, plain):
 def test_greedy_tenant(engine, daemon, connect, plain):
     """Chunks go back in mid-run, requests are preempted for them, and the ids are the same."""
     d = daemon(pool="60M", page="64K")
-    greedy = connect(d, "greedy")
+    tenant = connect(d, "greedy")
     one = engine(d, wait=True, rounds=20, until={"preempted": 1, "returned": 1})
     one.until_ready()
-    info = greedy.info
-    most = info.pool_pages * 3 // 4
-    arena = greedy.arena(info.page_bytes, 1, most, most // 2)
-    stop = threading.Event()
-
-    def take():
-        """Wants three quarters of the memory, and has nothing to do, by turns."""
-        while not stop.is_set():
-            greedy.hint(used=arena.usable_count, running=4, waiting=4, queued=most)
-            try:
-                arena.want(most, timeout=2)
-            except OSError:
-                pass  # denied for now; what there is has been taken
-            for _ in greedy.events():
-                pass
-            stop.wait(1)
-            greedy.hint()
-            arena.release(arena.usable())
-            stop.wait(1)
-
     one.go()
-    taker = threading.Thread(target=take)
-    try:
-        wait_until(lambda: d.tenant("llama")["kv_chunks"] >= 15, 120, "the engine to have chunks")
-        taker.start()
+    wait_until(lambda: d.tenant("llama")["kv_chunks"] >= 15, 120, "the engine to have chunks")
+    with greedy(tenant):
         done = one.result()
-    finally:
-        stop.set()
-        if taker.ident is not None:
-            taker.join()
-        arena.release(arena.usable())
     assert all(ids == plain for ids in done["ids"])
     stats = done["stats"]
     assert stats["preempted"] > 0 and stats["returned"] > 0, stats
@@ -251,13 +145,6 @@ def test_in_the_process_of_the_user(engine, daemon, plain):
     assert done["ids"] == [plain, plain] and done["stats"]["chunks_most"] >= 20, done["stats"]
     # A nap after each round: its chunks but that of the null block go back, and come again.
     assert done["naps"] == [["SUSPENDED", 1, "RUNNING"]] * 2
-
-
-def refused(errors, sentence):
-    """The sentence is one line of what the user sees, and the last of its traceback."""
-    lines = [line for line in errors.splitlines() if sentence in line]
-    assert lines, errors[-4000:]
-    return lines[-1]
 
 
 @pytest.mark.parametrize("options, sentence", [
@@ -313,8 +200,8 @@ versions.TOUCHED["0.32.0"]["vllm.v1.worker.utils:allocate_kv_cache"] = "config"
 ])
 def test_other_versions(site, text, version, sentence):
     """Refused by name; engines with other load formats are not touched."""
-    env = dict(os.environ, PYTHONPATH=str(site), VLLM_TARGET_DEVICE="cpu", VLLM_LOGGING_LEVEL="ERROR",
-               MM_CLIENT_LIB=str(BUILD / "lib/libmm-client.so.0"))
+    env = dict(os.environ, PYTHONPATH=str(site), MM_CLIENT_LIB=str(BUILD / "lib/libmm-client.so.0"),
+               **ENV)
     done = subprocess.run([sys.executable, "-c", text, version], env=env, text=True,
                           capture_output=True, timeout=limit(60), check=False)
     assert done.stdout.splitlines()[-1:] == [sentence], done.stdout + done.stderr

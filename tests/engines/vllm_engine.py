@@ -25,10 +25,11 @@ def break_steps(worker):
     import threading
 
     import mmd
-    from mmd.vllm import _commit, _engine
+    from mmd._plugin import commit
+    from mmd.vllm import _engine
 
     engine = _engine.current()
-    _, layers = _commit.stack(worker.get_model(), engine.model.info.n_layers)
+    _, layers = commit.stack(worker.get_model(), engine.model.info.n_layers)
 
     def break_off():
         try:

@@ -9,9 +9,9 @@ import time
 from typing import Any, Final
 
 from mmd._error import Error
+from mmd._plugin.tenant import RETRY_S
 from mmd.vllm._engine import Engine
 
-RETRY_S: Final = 0.02
 COUNT_S: Final = 0.1
 NULL_CHUNK: Final = 0
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mmd._plugin.tenant import FORMAT, needs
 from mmd.vllm._versions import Unsupported
-
-FORMAT: Final = "mmd"
 
 # A description of each is its message: "--load-format mmd needs ...".
 _NEEDS: Final = (
@@ -34,11 +33,7 @@ def _value(config: Any, path: str) -> Any:
 
 def refuse(config: Any) -> None:
     """Raises Unsupported for a configuration that the plugin cannot run."""
-    for need, path, expected in _NEEDS:
-        value = _value(config, path)
-        if value != expected:
-            raise Unsupported(f"--load-format mmd needs {need}: vLLM has {path.split('.')[-1]} = "
-                              f"{value!r}")
+    needs("vLLM", _NEEDS, lambda path: _value(config, path))
 
 
 def refuse_arguments(arguments: Any) -> None:

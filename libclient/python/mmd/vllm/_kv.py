@@ -10,12 +10,10 @@ from typing import Any, Final
 
 import mmd.torch
 from mmd._dlpack import Memory
-from mmd._error import Error
+from mmd._plugin.tenant import MARK
 from mmd.vllm._engine import Engine, current
 from mmd.vllm._versions import Unsupported
 
-MARK: Final = "_mmd_wrapped"
-PATIENCE_S: Final = 120.0
 # Kinds whose slots a repeated step writes again with the same values.
 REPEATABLE: Final = ("FullAttentionSpec", "MLAAttentionSpec", "SlidingWindowSpec",
                      "SlidingWindowMLASpec", "ChunkedLocalAttentionSpec")
@@ -105,19 +103,8 @@ def allocate(engine: Engine, config: Any, layout: Any,
         raise Unsupported("mmd.vllm: a second KV cache in one process is not supported")
     _specs(config)
     made = plan(config, layout, engine.client.info.page_bytes)
-    # Backed: vLLM may read or write blocks that are in no list of its scheduler, such as in padding.
-    share = engine.kv_share_bytes // (made.chunk_bytes * made.ranges)
-    engine.arena = engine.client.arena(made.chunk_bytes, made.ranges, made.chunks,
-                                       min(share, made.chunks), backed=True)
     engine.blocks_per_chunk, engine.blocks_count = made.blocks_per_chunk, made.blocks
-    engine.stats.chunks_limit = made.chunks
-    try:
-        granted = engine.arena.want(1, timeout=PATIENCE_S)
-    except Error as error:
-        raise RuntimeError(f"mmd.vllm: mmd has no memory for a first chunk of KV, "
-                           f"{made.ranges} x {made.chunk_bytes} bytes: {error.strerror}") from None
-    if not granted or 0 not in engine.arena.usable():
-        raise RuntimeError("mmd.vllm: mmd did not grant the chunk of the null block in time")
+    engine.open_arena(made.chunk_bytes, made.ranges, made.chunks, "the null block")
     return _views(engine, made, config, layout, kernel_sizes)
 
 

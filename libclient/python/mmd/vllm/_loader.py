@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -20,14 +19,23 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 import mmd.torch
 from mmd._client import Client
 from mmd._model import Model
+from mmd._plugin.commit import adopt, attach
+from mmd._plugin.tenant import Options, check_device
 from mmd.vllm import _engine, _kv, _schedule
-from mmd.vllm._commit import adopt, attach
 from mmd.vllm._config import refuse
-from mmd.vllm._engine import Engine, option
+from mmd.vllm._engine import Engine
 from mmd.vllm._key import key_of
 from mmd.vllm._versions import Unsupported
 
-OURS = ("name", "socket", "load_format", "kv_share_bytes", "share_weights")
+
+class _Options(Options):
+    """The options of --model-loader-extra-config, with those that only vLLM's plugin has."""
+
+    OURS = (*Options.OURS, "share_weights")
+
+    def __init__(self, extra: Mapping[str, Any]) -> None:
+        super().__init__("mmd.vllm", extra)
+        self.share_weights = self._option("share_weights", bool, False)
 
 
 @contextlib.contextmanager
@@ -60,17 +68,10 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
     """
 
     def __init__(self, load_config: Any) -> None:
-        extra = dict(load_config.model_loader_extra_config or {})
-        self._name = option(extra, "name", str, None)
-        self._socket = option(extra, "socket", str, None)
-        self._share_bytes = option(extra, "kv_share_bytes", int, 0)
-        self._share_weights = option(extra, "share_weights", bool, False)
-        if self._share_bytes < 0:
-            raise ValueError("mmd.vllm: kv_share_bytes in --model-loader-extra-config is negative")
+        self._options = _Options(dict(load_config.model_loader_extra_config or {}))
         inner = copy.copy(load_config)
-        inner.load_format = option(extra, "load_format", str, "auto")
-        inner.model_loader_extra_config = {key: value for key, value in extra.items()
-                                           if key not in OURS}
+        inner.load_format = self._options.load_format
+        inner.model_loader_extra_config = self._options.others
         super().__init__(inner)
 
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Any:
@@ -78,15 +79,13 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         refuse(vllm_config)
         _schedule.refuse(vllm_config.scheduler_config)
         device = torch.device(vllm_config.device_config.device)
-        key = (key_of(model_config, self.load_config, device) if self._share_weights else None)
+        key = (key_of(model_config, self.load_config, device) if self._options.share_weights else None)
         layers = model_config.get_total_num_hidden_layers()
-        name = self._name or pathlib.Path(str(model_config.model)).name
-        engine = _engine.begin(name, self._socket, _device_number())
-        engine.kv_share_bytes = self._share_bytes
+        name = self._options.name or pathlib.Path(str(model_config.model)).name
+        engine = _engine.process.begin(name, self._options.socket)
+        engine.kv_share_bytes = self._options.kv_share_bytes
         try:
-            if engine.client.is_software != (device.type == "cpu"):
-                raise Unsupported(f"mmd.vllm: vLLM computes on {device}, and mmd's driver is "
-                                  f"{engine.client.info.driver!r}")
+            check_device(engine, "vLLM", device)
             with _plain_gemm(engine.client.is_software):
                 found = key and self._attached(engine, key, vllm_config, model_config, prefix)
                 if found:
@@ -96,10 +95,10 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
                     model, modules = adopt(module, engine.client, layers, key)
             engine.model = model
         except BaseException:
-            _engine.forget()
+            _engine.process.forget()
             raise
         mmd.torch.gates(model, modules)
-        _in_steps(module, engine)
+        engine.in_steps(module)
         _size_cache(vllm_config.cache_config, engine.client)
         _kv.install()
         _schedule.install()
@@ -140,10 +139,6 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         super().load_weights(model, model_config)
 
 
-def _device_number() -> int:
-    return int(torch.cuda.current_device()) if torch.cuda.is_available() else 0
-
-
 def _size_cache(cache: Any, client: Client) -> None:
     """The most KV that there may ever be: all of mmd's memory, unless the user has a limit.
 
@@ -152,17 +147,3 @@ def _size_cache(cache: Any, client: Client) -> None:
     if cache.kv_cache_memory_bytes is None:
         info = client.info
         cache.kv_cache_memory_bytes = info.pool_pages * info.page_bytes
-
-
-def _in_steps(module: Any, engine: Engine) -> None:
-    """Each forward() is a step, again while it is void: keys and values have fixed places."""
-    forward = module.forward
-
-    @functools.wraps(forward)
-    def stepped(*args: Any, **kwargs: Any) -> Any:
-        engine.step.stream = mmd.torch.stream(engine.client)
-        result = engine.step.run(lambda: forward(*args, **kwargs))
-        engine.forwarded()
-        return result
-
-    module.forward = stepped

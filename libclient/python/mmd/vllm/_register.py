@@ -7,11 +7,11 @@ import functools
 import logging
 from typing import Any, Final
 
-from mmd.vllm._config import FORMAT, is_ours, refuse, refuse_arguments
+from mmd._plugin.tenant import FORMAT, MARK
+from mmd.vllm._config import is_ours, refuse, refuse_arguments
 from mmd.vllm._versions import Unsupported, check
 
 log: Final = logging.getLogger("vllm.mmd")
-MARK: Final = "_mmd_wrapped"
 
 
 def register() -> None:

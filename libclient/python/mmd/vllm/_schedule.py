@@ -10,11 +10,11 @@ import time
 from typing import Any, Final
 
 from mmd._error import Error
-from mmd.vllm._blocks import RETRY_S, Blocks
+from mmd._plugin.tenant import MARK, RETRY_S
+from mmd.vllm._blocks import Blocks
 from mmd.vllm._engine import Engine, current
 from mmd.vllm._versions import Unsupported
 
-MARK: Final = "_mmd_wrapped"
 LOOK_S: Final = 1.0
 # What touches requests and blocks, besides schedule().
 LOCKED: Final = ("finish_requests", "reset_prefix_cache")

@@ -14,7 +14,7 @@ import torch
 import mmd.torch
 from mmd._client import Client
 from mmd._model import Model
-from mmd.vllm._versions import Unsupported
+from mmd._plugin.versions import Unsupported
 
 
 class Weights(NamedTuple):
@@ -31,7 +31,7 @@ def stack(module: Any, layers: int) -> tuple[str, list[Any]]:
     for name, child in module.named_modules():
         if isinstance(child, torch.nn.ModuleList) and len(child) == layers:
             return name, list(child)
-    raise Unsupported(f"mmd.vllm: {type(module).__name__} has no list of {layers} layers")
+    raise Unsupported(f"mmd: {type(module).__name__} has no list of {layers} layers")
 
 
 def collect(module: Any, layers: int) -> Weights:
@@ -75,7 +75,7 @@ def _upright(module: Any) -> Iterator[bool]:
             if value is None or value.ndim != 2 or value.is_contiguous():
                 continue
             if not value.t().is_contiguous():
-                raise Unsupported(f"mmd.vllm: parameter {key} of {type(owner).__name__} has gaps "
+                raise Unsupported(f"mmd: parameter {key} of {type(owner).__name__} has gaps "
                                   f"in memory")
             made = done.setdefault(id(value), torch.nn.Parameter(value.detach().t(),
                                                                  requires_grad=False))
