@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import pathlib
 import queue
 import shutil
 import subprocess
@@ -51,7 +50,7 @@ class Engine:
 
     def line(self):
         """The next line of its output; None at its end."""
-        return self.lines.get(timeout=limit(300))
+        return self.lines.get(timeout=limit(900))
 
     def until_ready(self):
         while (line := self.line()) != "ready\n":
