@@ -10,7 +10,7 @@ static uint64_t pages_free(void)
 	return story_stats().pages[MM_PAGE_FREE];
 }
 
-static struct mm_core_tenant tenant_of(const struct w_proc *p)
+static struct mm_core_tenant tenant_look(const struct w_proc *p)
 {
 	struct mm_core_tenant t;
 
@@ -45,8 +45,8 @@ static void pages_come_back_and_the_arena_stays(void **state)
 		pass_ms(50);
 		assert_int_equal(p->unloads, 1);
 		assert_int_equal(pages_free(), 50);
-		assert_int_equal(tenant_of(p).pages_param + tenant_of(p).pages_slot, 0);
-		assert_false(tenant_of(p).model_ready);
+		assert_int_equal(tenant_look(p).pages_param + tenant_look(p).pages_slot, 0);
+		assert_false(tenant_look(p).model_ready);
 		assert_int_equal(p->held, 10);
 		assert_int_equal(w->acts_of[MM_ACT_MODEL_DROP], 1);
 		assert_null(mm_core_plan(w->core, p->tenant));
@@ -76,7 +76,7 @@ static void models_follow_each_other(void **state)
 		/* The operator's plan was for the model before. */
 		assert_int_equal(story_plan(p)->alpha_by_hand, -1);
 		assert_int_equal(story_plan(p)->alpha, 0);
-		assert_int_equal(tenant_of(p).pages_param, 1 + 3 * layers[i]);
+		assert_int_equal(tenant_look(p).pages_param, 1 + 3 * layers[i]);
 		alpha = layers[i] > 3 ? 2 : 1;
 		story_plan_by_hand(p, (int32_t)alpha);
 		pass_ms(200);
@@ -191,11 +191,11 @@ static void what_is_refused(void **state)
 	p = tenant_with(0, 8, 3);
 	assert_int_equal(ask(p, MM_OP_HOLD, 1), 0);
 	pass_ms(50);
-	assert_true(tenant_of(p).model_held);
+	assert_true(tenant_look(p).model_held);
 	assert_int_equal(ask(p, MM_OP_UNLOAD, 0), 0);
 	pass_ms(5);
 	assert_int_equal(p->unload_result, -EBUSY);
-	assert_true(tenant_of(p).model_ready);
+	assert_true(tenant_look(p).model_ready);
 	assert_int_equal(ask(p, MM_OP_HOLD, 0), 0);
 	/* The second request takes the place of the first. Nothing is held any more. */
 	assert_true(w_unload(w, p));

@@ -109,7 +109,7 @@ static void test_limit(void **state)
 	assert_int_equal(mm_key_add(&store[1], &ours, &key), 0);
 }
 
-static struct mm_session *session_join(struct mm_shell *shell, size_t i, struct mm_scope scope,
+static struct mm_session *session_make(struct mm_shell *shell, size_t i, struct mm_scope scope,
 				       struct mm_store *store)
 {
 	struct mm_session *s = &shell->session[i];
@@ -126,12 +126,12 @@ static void test_leave(void **state)
 	struct mm_shell *shell = *state;
 	struct mm_store *store = shell->stores.store;
 	const struct mm_scope other = { .account = 1000, .uid = 7 };
-	struct mm_session *first = session_join(shell, 0, ours, store);
-	struct mm_session *last = session_join(shell, 1, ours, store);
+	struct mm_session *first = session_make(shell, 0, ours, store);
+	struct mm_session *last = session_make(shell, 1, ours, store);
 	const struct mm_load_key key = key_of("key", 3);
 
-	session_join(shell, 2, other, store);
-	session_join(shell, 3, ours, &store[1]);
+	session_make(shell, 2, other, store);
+	session_make(shell, 3, ours, &store[1]);
 	assert_int_equal(mm_key_add(store, &ours, &key), 0);
 	assert_int_equal(mm_key_add(store, &other, &key), 0);
 	first->store = NULL;
