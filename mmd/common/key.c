@@ -38,7 +38,7 @@ const char *mm_key_print(const uint8_t *key, size_t bytes, char *text)
 
 	mm_assert(bytes <= MM_MODEL_KEY_BYTES);
 	for (size_t i = 0; i < bytes; i++) {
-		if (key[i] >= ' ' && key[i] <= '~' && key[i] != '\\')
+		if (key[i] >= ' ' && key[i] <= '~' && key[i] != '\\' && key[i] != '"')
 			text[at++] = (char)key[i];
 		else
 			at += (size_t)snprintf(text + at, MM_KEY_TEXT_BYTES - at, "\\x%02x",

@@ -17,7 +17,7 @@
 
 #define MM_ADMIN_CLIENTS 16
 #define MM_ADMIN_LINE    65536
-#define MM_ADMIN_OUT     (4u << 20)
+#define MM_ADMIN_OUT     (12u << 20) /* with all keys that stores can have (keys.h) */
 
 struct mm_shell;
 

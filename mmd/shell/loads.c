@@ -319,6 +319,16 @@ static bool load_is_keyed_like(const struct mm_load *load, const struct mm_load 
 }
 
 /*
+ * Whether a load may add a key to its store: not if its tenant is gone, nor if it waits for a store
+ * itself because it asks for one by the key.
+ */
+static bool load_may_bring_key(const struct mm_load *load)
+{
+	return load->store && !load->store->failed && load->tenant != MM_STORE_NO_TENANT &&
+	       !(load->state == MM_LOAD_WAITING && (load->key.flags & MM_LOAD_KEY_ATTACH));
+}
+
+/*
  * The store that has the load's key, or will have it when another load has filled it; NULL: none.
  */
 static struct mm_store *load_keyed_store(const struct mm_load *load)
@@ -329,8 +339,7 @@ static struct mm_store *load_keyed_store(const struct mm_load *load)
 	for (size_t i = 0; !store && i < MM_LOADS_MAX; i++) {
 		const struct mm_load *other = &load->shell->stores.load[i];
 
-		if (other != load && other->store && !other->store->failed &&
-		    load_is_keyed_like(load, other))
+		if (other != load && load_may_bring_key(other) && load_is_keyed_like(load, other))
 			store = other->store;
 	}
 	return store;
@@ -696,8 +705,14 @@ static void load_finish(struct mm_load *load, int result)
 	bool filled = load->state == MM_LOAD_SPOOLING || load->state == MM_LOAD_FILLING ||
 		      load->state == MM_LOAD_SEALING;
 
-	if (s)
+	if (s) {
+		const struct mm_scope scope = load_scope(load);
+
 		tenant_notify(load, s, result);
+		/* If the session could not take the store its key goes, too. */
+		if (store && s->store != store)
+			mm_keys_leave(shell, store, &scope);
+	}
 	*load = (struct mm_load){ .shell = shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
 	if (filled)
 		waiters_wake(shell, store);
@@ -744,6 +759,7 @@ static void store_leave(struct mm_session *s)
 	struct mm_store *store = s->store;
 
 	s->store = NULL;
+	s->load_read_bytes = s->load_filled_bytes = 0;
 	if (!store)
 		return;
 	mm_keys_leave(s->shell, store, &scope);

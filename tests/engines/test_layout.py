@@ -250,7 +250,7 @@ def test_keys_of_any_bytes(daemon, connect):
         assert len(set(shown)) == len(hostile)
         assert all(text.isascii() and text.isprintable() for text in shown)
         assert "a\\x00" in shown and "a" in shown and "a\\x00\\x00" in shown
-        assert '"},{\\x1b[31m\\x5cx00' in shown
+        assert '\\x22},{\\x1b[31m\\x5cx00' in shown
         for number, key in enumerate(hostile):
             assert connect(d, f"d{number}").attach(key).info.digest == made.info.digest
     client = connect(d, "bad")

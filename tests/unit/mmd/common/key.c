@@ -23,6 +23,7 @@ static const struct {
 	{ "a\\x00", 5, "a\\x5cx00" },
 	{ "\x1b[31m\n", 6, "\\x1b[31m\\x0a" },
 	{ "\xff\x7f", 2, "\\xff\\x7f" },
+	{ "a\"b", 3, "a\\x22b" },
 };
 
 static void test_print(void **state)
