@@ -28,7 +28,7 @@ def _stamps(folder: pathlib.Path) -> list[list[Any]]:
     return found
 
 
-def key_of(model_config: Any, load_config: Any, device: torch.device) -> str:
+def key_of(vllm_config: Any, model_config: Any, load_config: Any, device: torch.device) -> str:
     """By which engines of the same configuration find the weights of the first one.
 
     What it says is more than decides: engines that could share and do not only lose time. Raises
@@ -41,7 +41,13 @@ def key_of(model_config: Any, load_config: Any, device: torch.device) -> str:
     if model_config.quantization is not None:
         raise Unsupported(f"mmd.vllm: share_weights does not share quantised weights "
                           f"({model_config.quantization}) yet: vLLM repacks them as it starts")
+    if model_config.is_moe:
+        raise Unsupported("mmd.vllm: share_weights does not share the weights of experts yet: vLLM "
+                          "packs them for the kernels that it chooses as it starts")
     facts = {
+        "kernels": vllm_config.kernel_config.compute_hash(),
+        "model": model_config.compute_hash(),
+        "environment": vllm.envs.compile_factors(),
         "files": _stamps(folder.resolve()),
         "config": model_config.hf_config.to_dict(),
         "dtype": str(model_config.dtype),

@@ -72,6 +72,7 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         inner = copy.copy(load_config)
         inner.load_format = self._options.load_format
         inner.model_loader_extra_config = self._options.others
+        self._fills_buffers = False
         super().__init__(inner)
 
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Any:
@@ -79,7 +80,7 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         refuse(vllm_config)
         _schedule.refuse(vllm_config.scheduler_config)
         device = torch.device(vllm_config.device_config.device)
-        key = (key_of(model_config, self.load_config, device) if self._options.share_weights else None)
+        key = self._key(vllm_config, model_config, device)
         layers = model_config.get_total_num_hidden_layers()
         name = self._options.name or pathlib.Path(str(model_config.model)).name
         engine = _engine.process.begin(name, self._options.socket)
@@ -92,6 +93,9 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
                     module, model, modules = found
                 else:
                     module = super().load_model(vllm_config, model_config, prefix)
+                    # Another engine would take parameters alone, and of the files of before.
+                    if self._fills_buffers or key != self._key(vllm_config, model_config, device):
+                        key = None
                     model, modules = adopt(module, engine.client, layers, key)
             engine.model = model
         except BaseException:
@@ -103,6 +107,12 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         _kv.install()
         _schedule.install()
         return module
+
+    def _key(self, vllm_config: Any, model_config: Any, device: torch.device) -> str | None:
+        """By which others find the weights of the checkpoint as it is now; None: not to be shared."""
+        if not self._options.share_weights:
+            return None
+        return key_of(vllm_config, model_config, self.load_config, device)
 
     def _attached(self, engine: Engine, key: str, vllm_config: Any, model_config: Any,
                   prefix: str) -> tuple[Any, Model, list[Any]] | None:
@@ -136,7 +146,10 @@ class MmdModelLoader(DefaultModelLoader):  # type: ignore[misc, unused-ignore]
         if engine is not None and engine.model is not None:
             raise Unsupported("mmd.vllm: weights cannot be loaded again, mmd's are read-only: "
                               "start the engine again")
+        before = {name: value.detach().clone() for name, value in model.named_buffers()}
         super().load_weights(model, model_config)
+        self._fills_buffers = any(name not in before or not torch.equal(value, before[name])
+                                  for name, value in model.named_buffers())
 
 
 def _size_cache(cache: Any, client: Client) -> None:
