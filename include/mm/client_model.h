@@ -35,7 +35,8 @@ extern "C" {
  *
  * Passes no file, and mmd reads none: the host copy is that of the committer, whose packs it has.
  * A key exists from the end of its commit until the last tenant of its user and account that uses
- * the model has ended. While one is being committed the call waits for it. mm_model_load_files()
+ * the model has ended. While one is filled the call waits for it; while mmd
+ * still computes its digest there is none. mm_model_load_files()
  * with a key fails with -EEXIST if other bytes have it, -ENOSPC if these bytes have too many of the
  * user, -EINVAL if a file is not a sealed memfd, and -E2BIG and -EOPNOTSUPP as this call. Since
  * version 0.3. Return: as mm_model_load(); -ENOENT there is no such key: make the weights, and
@@ -88,11 +89,12 @@ MM_API int mm_layer_home(struct mm_model *model, uint32_t layer);
  * their addresses is replayed any more. Waits until mmd has ended a change of the plan that is
  * under way, and until the weights are unmapped. Then their pages are mmd's, the host copy is
  * dropped unless others use it, and the client is as before its load: another model, or the same,
- * may be loaded. Arena, swap space, other memory, group and turns stay as they are; steps without
- * a model go on meanwhile. Since version 0.3. Return: 0; -EBUSY a step is open, or the model is
- * held; -EALREADY another thread unloads it; -ETIMEDOUT: it goes on, no layer can be begun any
- * more, and another call waits for its end; -EOPNOTSUPP an older mmd; -ECONNRESET. After any other
- * error than -ETIMEDOUT and -ECONNRESET the model is as before.
+ * may be loaded. Arena, swap space, other memory, group and turns stay as they are; steps without a
+ * model go on, but none may be open from the call of the next load until it returns. Since version
+ * 0.3. Return: 0; -EBUSY a step is open, or the model is held; -EALREADY another thread unloads it;
+ * -ETIMEDOUT: it goes on, no layer can be begun any more, and another call waits for its end;
+ * -EOPNOTSUPP an older mmd; -ECONNRESET. After any other error than -ETIMEDOUT and -ECONNRESET the
+ * model is as before.
  */
 MM_API int mm_model_unload(struct mm_model *model);
 

@@ -450,8 +450,8 @@ class Client:
     def attach(self, key: bytes | str, digest: bytes | None = None) -> Model:
         """Loads what another client has committed under a key: the client's model, one at a time.
 
-        Reads and passes nothing; blocks until every byte is in device memory, also while it is
-        being committed. Not in a step. Only clients of the same user in the same account find a
+        Reads and passes nothing; blocks until every byte is in device memory, also while the host
+        copy is still filled. Not in a step. Only clients of the same user in the same account find a
         key, and only while one of them uses the model. digest: ModelInfo.digest that it must have.
         KeyError: there is none, so make the weights and commit them under the key. Error with
         ESTALE: it has another digest.

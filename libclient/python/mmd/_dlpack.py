@@ -45,7 +45,9 @@ class Loaded:
         self.handle = handle
         # Guarded by the client's lock.
         self.calls = 0
+        self.held = False
         self.gone = False
+        """It is unloaded, or is about to be."""
 
 
 class _Export:

@@ -142,7 +142,7 @@ class Model:
         self._client._check_process()
         with self._client._lock:
             loaded = self._loaded
-            if loaded is None:
+            if loaded is None or loaded.gone:
                 raise Error(errno.EBADF, "the model is unloaded")
             loaded.calls += 1
             return loaded
@@ -184,7 +184,8 @@ class Model:
     @property
     def is_loaded(self) -> bool:
         """Whether it has weights: it is not unloaded. Never blocks."""
-        return self._loaded is not None
+        loaded = self._loaded
+        return loaded is not None and not loaded.gone
 
     @property
     def info(self) -> ModelInfo:
@@ -233,12 +234,18 @@ class Model:
         Blocks until mmd has brought them home, or raises Error with ETIMEDOUT, or EDQUOT if the
         account has no room for them; not in a step. Others get nothing of this model meanwhile.
         """
-        self._call(lib.mm_model_hold, nanoseconds(timeout))
+        loaded = self._begin()  # to the block's end: it is not unloaded before its release
         try:
-            yield
+            self._client._call(lib.mm_model_hold, loaded.handle, nanoseconds(timeout))
+            loaded.held = True
+            try:
+                yield
+            finally:
+                loaded.held = False
+                with contextlib.suppress(Error):  # the client may be closed, its connection over
+                    self._client._call(lib.mm_model_release, loaded.handle)
         finally:
-            with contextlib.suppress(Error):  # the client may be closed, or its connection over
-                self._call(lib.mm_model_release)
+            self._end(loaded)
 
     def store(self, name: str) -> memoryview | None:
         """The host's bytes of a tensor, read-only, to check device bytes against.
@@ -285,9 +292,12 @@ class Model:
         try:
             self._client._call(lib.mm_model_unload, loaded.handle)
         except Error:
-            loaded.gone, self._loaded = False, loaded
+            loaded.gone = False
             raise
-        self._client._model = None
+        with self._client._lock:
+            self._loaded = None
+            if self._client._model is self:
+                self._client._model = None
 
     def _let_go(self) -> Loaded | None:
         """From here on no call and no tensor of the model begins; None: it is unloaded."""
@@ -297,13 +307,17 @@ class Model:
             loaded = self._loaded
             if loaded is None:
                 return None
+            if loaded.gone:
+                raise Error(errno.EALREADY, "another thread unloads the model")
             alive = sum(of is loaded for of in list(self._client._exports.values()))
             if alive:
                 raise Error(errno.EBUSY, f"{alive} exported tensors of this model are in use: drop "
                             f"them before it is unloaded")
+            if loaded.held:
+                raise Error(errno.EBUSY, "the model is held: let go of it first")
             if loaded.calls:
                 raise Error(errno.EBUSY, f"{loaded.calls} calls of this model are in progress")
-            loaded.gone, self._loaded = True, None
+            loaded.gone = True
             return loaded
 
     def reload(self) -> None:
@@ -321,7 +335,8 @@ class Model:
         step. The new weights are written to a sealed memfd first, then the model is unloaded, with
         what that refuses, and the new ones are loaded: for that time host memory has them once
         more. Others who share the old host copy keep it. If mmd has no room for the new weights,
-        because others got the pages meanwhile, this raises, and the client has no model.
+        because others got the pages meanwhile, this raises, and the client has no model. ETIMEDOUT:
+        unload() until it returns, then load.
         """
         layers = self.info.n_layers
         fd = self._write(changes, layers)

@@ -175,13 +175,15 @@ def sleep(module: Any) -> None:
     module cannot run.
     """
     state = module._mmd
-    mmd.torch.release(module, state.model)
-    try:
-        state.model.unload()
-    except mmd.Error:
-        mmd.torch.adopt(module, state.model)
-        raise
+    if state.model.is_loaded:  # or else a sleep that failed half-way is called again
+        mmd.torch.release(module, state.model)
+        try:
+            state.model.unload()
+        except mmd.Error:
+            mmd.torch.adopt(module, state.model)
+            raise
     state.blocks.sleep()
+    state.blocks.idle()
 
 
 def wake(module: Any) -> None:
@@ -190,7 +192,8 @@ def wake(module: Any) -> None:
     Raises Error with ENOSPC or EDQUOT where mmd has no room for them now: it sleeps on.
     """
     state = module._mmd
-    state.model.reload()
+    if not state.model.is_loaded:
+        state.model.reload()
     mmd.torch.adopt(module, state.model)
 
 
