@@ -196,6 +196,8 @@ void mm_core_on_xfer_down(struct mm_core *core, uint64_t now_ns);
  * given up when xfer has ended twice while it was the oldest.
  */
 void mm_core_on_xfer_fault(struct mm_core *core, uint64_t now_ns);
+/* The shell was away, and is there again: all deadlines of tenants begin anew. */
+void mm_core_on_restarted(struct mm_core *core, uint64_t now_ns);
 /* A job has completed with @result. MM_E_PROTOCOL: no such job. */
 int mm_core_on_job_done(struct mm_core *core, uint64_t now_ns, uint64_t job, int result);
 

@@ -76,7 +76,7 @@ int mm_group_add(struct mm_group *g, uint32_t rank, struct mm_core *core, uint32
 		return -EINVAL;
 	if (g->over || g->rank[rank].core)
 		return -EEXIST;
-	r = mm_core_rank_begin(core, tenant);
+	r = g->calls->begin(g->context, rank);
 	if (r)
 		return r;
 	g->rank[rank].core = core;
@@ -96,8 +96,7 @@ static void rank_order(struct mm_group *g, struct mm_group_rank *r, uint64_t now
 	/* A denial that follows is another one, even if it has the same error. */
 	if (order->wants_anew)
 		r->kv.denied = 0;
-	mm_core_rank_order(r->core, now_ns, r->tenant, order);
-	g->calls->drain(g->context, (uint32_t)(r - g->rank));
+	g->calls->order(g->context, (uint32_t)(r - g->rank), now_ns, order);
 }
 
 void mm_group_remove(struct mm_group *g, uint64_t now_ns, uint32_t rank)

@@ -40,8 +40,11 @@
 struct mm_group_calls {
 	/* Queues an event for the tenant of a rank. */
 	void (*send)(void *context, uint32_t rank, const struct mm_msg *msg);
-	/* Performs all actions of a rank's core. */
-	void (*drain)(void *context, uint32_t rank);
+	/* Returns what mm_core_rank_begin() does for the tenant of a rank, which is being added. */
+	int (*begin)(void *context, uint32_t rank);
+	/* Does mm_core_rank_order() for a rank's tenant, and performs all actions of its core. */
+	void (*order)(void *context, uint32_t rank, uint64_t now_ns,
+		      const struct mm_core_rank *order);
 };
 
 struct mm_group_rank {

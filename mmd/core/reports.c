@@ -126,6 +126,13 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 	mm_c_settle(c, now_ns);
 }
 
+void mm_core_on_restarted(struct mm_core *c, uint64_t now_ns)
+{
+	mm_c_event_begin(c, now_ns);
+	mm_c_ladder_restart(c);
+	mm_c_settle(c, now_ns);
+}
+
 /* The queue may have actions: the shell finds xfer down when it pushes a job. */
 void mm_core_on_xfer_down(struct mm_core *c, uint64_t now_ns)
 {

@@ -33,17 +33,30 @@ static void rank_event_send(void *context, uint32_t rank, const struct mm_msg *m
 		mm_session_event(g->session[rank], msg);
 }
 
-static void rank_pool_drain(void *context, uint32_t rank)
+static int rank_begin(void *context, uint32_t rank)
 {
-	struct mm_shell_group *g = context;
+	const struct mm_shell_group *g = context;
+	const struct mm_session *s = g->session[rank];
 
-	if (g->session[rank])
-		mm_pool_settle(g->session[rank]->pool);
+	return mm_core_rank_begin(s->pool->core, s->tenant);
+}
+
+static void rank_order_give(void *context, uint32_t rank, uint64_t now_ns,
+			    const struct mm_core_rank *order)
+{
+	const struct mm_shell_group *g = context;
+	struct mm_session *s = g->session[rank];
+
+	if (!s)
+		return;
+	mm_core_rank_order(s->pool->core, now_ns, s->tenant, order);
+	mm_pool_settle(s->pool);
 }
 
 static const struct mm_group_calls group_calls = {
 	.send = rank_event_send,
-	.drain = rank_pool_drain,
+	.begin = rank_begin,
+	.order = rank_order_give,
 };
 
 /* ---- joining ---- */

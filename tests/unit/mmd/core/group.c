@@ -66,13 +66,25 @@ static void event_take(void *context, uint32_t k, const struct mm_msg *msg)
 	}
 }
 
-static void rank_drain(void *context, uint32_t k)
+static int rank_begin(void *context, uint32_t k)
 {
 	(void)context;
+	return mm_core_rank_begin(world[k].core, rank[k].p->tenant);
+}
+
+static void rank_order_give(void *context, uint32_t k, uint64_t now_ns,
+			    const struct mm_core_rank *order)
+{
+	(void)context;
+	mm_core_rank_order(world[k].core, now_ns, rank[k].p->tenant, order);
 	w_drain(&world[k]);
 }
 
-static const struct mm_group_calls calls = { .send = event_take, .drain = rank_drain };
+static const struct mm_group_calls calls = {
+	.send = event_take,
+	.begin = rank_begin,
+	.order = rank_order_give,
+};
 
 static void settle(void)
 {
