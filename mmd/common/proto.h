@@ -124,6 +124,8 @@ enum mm_xkind {
 	MM_X_HELLO,
 	/*
 	 * Page fds. xfer -> core: pages that were created; core -> xfer: pages of an earlier xfer.
+	 * Whatever core sends of this, of TENANT, STORE and SWAP may come twice: what xfer has
+	 * already it leaves as it is.
 	 */
 	MM_X_PAGES,
 	/* core -> xfer: tenant id; 3 fds: its gate, plan and cursor memfds. */

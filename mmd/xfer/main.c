@@ -237,6 +237,11 @@ static int core_handshake(struct mm_xfer *x)
 
 /* ---- messages from core ---- */
 
+/*
+ * A core that was started anew does not know whether the last message of its predecessor left, and
+ * sends it again. What is known already is left as it is.
+ */
+
 static int xfer_on_pages(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
 	int r = n_fds == msg->count ? mm_xpool_adopt(&x->pool, msg->page_id, fds, n_fds) : -EPROTO;
@@ -253,7 +258,7 @@ static int xfer_on_tenant(struct mm_xfer *x, const struct mm_xmsg *msg, const in
 
 	if (n_fds != 3 || mm_xfer_tenant(x, msg->id)) {
 		message_close_fds(fds, n_fds);
-		return n_fds != 3 ? -EPROTO : -EEXIST;
+		return n_fds != 3 ? -EPROTO : 0;
 	}
 	r = mm_xtenant_create(msg->id, fds, &x->link, &tenant);
 	if (r < 0)
@@ -265,20 +270,30 @@ static int xfer_on_tenant(struct mm_xfer *x, const struct mm_xmsg *msg, const in
 
 static int xfer_on_store(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
-	if (n_fds != 1) {
+	const bool on_disk = msg->flags & MM_X_F_DISK;
+	const struct mm_xstore *known = mm_xstores_find(&x->stores, msg->id);
+
+	if (n_fds != 1 || known) {
 		message_close_fds(fds, n_fds);
-		return -EPROTO;
+		if (n_fds != 1)
+			return -EPROTO;
+		return known->bytes == msg->bytes && mm_xstore_on_disk(known) == on_disk ? 0
+											 : -EEXIST;
 	}
-	if (msg->flags & MM_X_F_DISK)
+	if (on_disk)
 		return mm_xstores_add_disk(&x->stores, msg->id, msg->bytes, fds[0]);
 	return mm_xstores_add(&x->stores, msg->id, msg->bytes, fds[0]);
 }
 
 static int xfer_on_swap(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
-	if (n_fds != 1) {
+	const struct mm_xswap *known = mm_xswap_find(x->swaps, msg->id);
+
+	if (n_fds != 1 || known) {
 		message_close_fds(fds, n_fds);
-		return -EPROTO;
+		if (n_fds != 1)
+			return -EPROTO;
+		return known->bytes == msg->bytes ? 0 : -EEXIST;
 	}
 	return mm_xswap_add(&x->swaps, &x->link, msg->id, msg->bytes, fds[0]);
 }

@@ -161,8 +161,10 @@ int mm_xpool_adopt(struct mm_xpool *pool, const uint32_t *page, const int *fds, 
 		CUmemGenericAllocationHandle handle;
 		int r;
 
-		if (page[i] >= pool->pages || pool->there[page[i]])
+		if (page[i] >= pool->pages)
 			return -EINVAL;
+		if (pool->there[page[i]])
+			continue;
 		r = mm_xdev_result(pool->dev, "cuMemImportFromShareableHandle",
 				   pool->dev->gpu.cuMemImportFromShareableHandle(
 					   &handle, (void *)(uintptr_t)fds[i],

@@ -56,7 +56,10 @@ static inline CUdeviceptr mm_xpool_va(const struct mm_xpool *pool, uint32_t page
  */
 int mm_xpool_create(struct mm_xpool *pool, const uint32_t *page, size_t count, int *ret_fds);
 
-/* Imports pages that an earlier xfer created; @fds stay the caller's. */
+/*
+ * Imports pages that an earlier xfer created, except those that are there already; @fds stay the
+ * caller's.
+ */
 int mm_xpool_adopt(struct mm_xpool *pool, const uint32_t *page, const int *fds, size_t count);
 
 /* Drops every reference of ours to @page; its memory remains while another process holds it. */

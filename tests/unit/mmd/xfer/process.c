@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages, scrubs, copies, refusals and the life of the process. */
 #undef NDEBUG
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -347,6 +348,71 @@ static void test_bad_messages(void **state)
 	}
 }
 
+static int core_fds(const struct core *core)
+{
+	char path[64];
+	struct dirent *entry;
+	int n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", core->pid);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while ((entry = readdir(dir)))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* A core that was started anew sends what its predecessor may have sent: nothing changes. */
+static void test_twice(void **state)
+{
+	static uint64_t words[GRANULE / 8];
+	struct core *core = *state;
+	int fds;
+
+	create_all(core);
+	core_make_store(core, STORE_BYTES);
+	core_send_store(core);
+	core_send_tenant(core);
+	core_fill(core, 9, 0x77);
+	assert_int_equal(core_do(core, MM_XOP_NOP, 0, 0, 0, 0, 0), 0);
+	fds = core_fds(core);
+	for (int i = 0; i < 3; i++)
+		core_give_back(core);
+	assert_int_equal(core_do(core, MM_XOP_NOP, 0, 0, 0, 0, 0), 0);
+	assert_int_equal(core_fds(core), fds);
+	core_assert_bytes(core, 9, 0, GRANULE, 0x77);
+	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, 9, 0, 0, 0), 0);
+	core_assert_bytes(core, 9, 0, GRANULE, 0);
+	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 5, STORE, 0, GRANULE), 0);
+	core_read(core, 5, 0, words, GRANULE);
+	assert_true(words[7] == core_pattern(7));
+	assert_int_equal(core_do(core, MM_XOP_DETACH, 0, TENANT, 0, 0, 0), 0);
+	assert_int_equal(core_do(core, MM_XOP_STORE_DROP, 0, STORE, 0, 0, 0), 0);
+	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 5, STORE, 0, GRANULE), -ENOENT);
+	assert_int_equal(core_end(core), 0);
+}
+
+/* Another store, or a swap space of another size, under an id that is taken is a fault of core. */
+static void test_id_taken(void **state)
+{
+	struct core *core = *state;
+	struct mm_xmsg msg = {
+		.magic = MM_PROTO_MAGIC, .kind = MM_X_STORE, .count = 1, .id = STORE
+	};
+	struct mm_region other = MM_REGION_NULL;
+
+	core_start(core);
+	core_make_store(core, STORE_BYTES);
+	core_send_store(core);
+	assert_int_equal(mm_region_create(4096, MM_REGION_READONLY, "other", &other), 0);
+	msg.bytes = other.size_bytes;
+	core_send(core, &msg, &other.fd, 1);
+	assert_int_equal(core_end(core), 1);
+	mm_region_done(&other);
+}
+
 /* A store that is not a sealed memfd could raise SIGBUS later, so it is refused. */
 static void test_unsealed_store(void **state)
 {
@@ -443,6 +509,8 @@ int main(int argc, char **argv)
 		T(test_out_of_memory),
 		T(test_adopt),
 		T(test_bad_messages),
+		T(test_twice),
+		T(test_id_taken),
 		T(test_unsealed_store),
 		T(test_gone),
 		T(test_nvml_hangs),

@@ -105,6 +105,29 @@ static void test_goes_with_its_tenant(void **state)
 	assert_int_equal(core_end(core), 0);
 }
 
+/* A core that was started anew may send the space again, while copies are under way. */
+static void test_twice(void **state)
+{
+	struct core *core = *state;
+	uint64_t job[8];
+
+	core_fill(core, 3, 0x33);
+	for (uint64_t i = 0; i < 4; i++)
+		job[i] = core_push(core, (struct mm_msg){ .opcode = MM_XOP_SWAP_OUT,
+							  .arg = { TENANT, 3 * GRANULE, i * GRANULE,
+								   GRANULE } });
+	send_space(core);
+	for (uint64_t i = 4; i < 8; i++)
+		job[i] = core_push(core, (struct mm_msg){ .opcode = MM_XOP_SWAP_IN,
+							  .arg = { TENANT, (6 + i) * GRANULE,
+								   (i - 4) * GRANULE, GRANULE } });
+	for (size_t i = 0; i < MM_ARRAY_SIZE(job); i++)
+		assert_int_equal(core_await(core, job[i]), 0);
+	for (uint32_t i = 4; i < 8; i++)
+		core_assert_bytes(core, 6 + i, 0, GRANULE, 0x33);
+	assert_int_equal(core_end(core), 0);
+}
+
 /* After a kill with many copies under way, all of them are issued again to the next xfer. */
 static void test_killed_in_the_middle(void **state)
 {
@@ -139,9 +162,8 @@ int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_out_and_in),
-		T(test_refuses),
-		T(test_goes_with_its_tenant),
+		T(test_out_and_in),           T(test_refuses),
+		T(test_goes_with_its_tenant), T(test_twice),
 		T(test_killed_in_the_middle),
 	};
 
