@@ -17,6 +17,21 @@ void mm_ring_init(struct mm_ring *ring, mm_msg_slot *slots, uint32_t capacity,
 	};
 }
 
+/* The kept cursor comes first: a successor publishes it again, but may not go back behind it. */
+static void ring_publish(struct mm_ring *ring)
+{
+	if (ring->kept)
+		__atomic_store_n(ring->kept, ring->mine, __ATOMIC_RELEASE);
+	__atomic_store_n(&ring->shared_mine->value, ring->mine, __ATOMIC_RELEASE);
+}
+
+void mm_ring_keep(struct mm_ring *ring, uint32_t *kept)
+{
+	ring->kept = kept;
+	ring->mine = *kept;
+	ring_publish(ring);
+}
+
 int mm_ring_push(struct mm_ring *ring, const struct mm_msg *msg)
 {
 	uint64_t *slot = ring->slots[ring->mine & (ring->capacity - 1)];
@@ -33,11 +48,12 @@ int mm_ring_push(struct mm_ring *ring, const struct mm_msg *msg)
 	for (size_t i = 0; i < MM_MSG_WORDS; i++)
 		__atomic_store_n(&slot[i], words[i], __ATOMIC_RELAXED);
 	/* R1 pairs with A2: the slot is complete before the cursor passes it. */
-	__atomic_store_n(&ring->shared_mine->value, ++ring->mine, __ATOMIC_RELEASE);
+	ring->mine++;
+	ring_publish(ring);
 	return 0;
 }
 
-int mm_ring_pop(struct mm_ring *ring, struct mm_msg *ret_msg)
+int mm_ring_peek(const struct mm_ring *ring, struct mm_msg *ret_msg)
 {
 	const uint64_t *slot = ring->slots[ring->mine & (ring->capacity - 1)];
 	uint64_t words[MM_MSG_WORDS];
@@ -52,9 +68,23 @@ int mm_ring_pop(struct mm_ring *ring, struct mm_msg *ret_msg)
 	for (size_t i = 0; i < MM_MSG_WORDS; i++)
 		words[i] = __atomic_load_n(&slot[i], __ATOMIC_RELAXED);
 	memcpy(ret_msg, words, sizeof(words));
-	/* R2 pairs with A1: the reads are done before the slot may be used again. */
-	__atomic_store_n(&ring->shared_mine->value, ++ring->mine, __ATOMIC_RELEASE);
 	return 0;
+}
+
+void mm_ring_drop(struct mm_ring *ring)
+{
+	/* R2 pairs with A1: the reads are done before the slot may be used again. */
+	ring->mine++;
+	ring_publish(ring);
+}
+
+int mm_ring_pop(struct mm_ring *ring, struct mm_msg *ret_msg)
+{
+	int r = mm_ring_peek(ring, ret_msg);
+
+	if (!r)
+		mm_ring_drop(ring);
+	return r;
 }
 
 uint32_t mm_ring_ready(const struct mm_ring *ring)
