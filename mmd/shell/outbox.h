@@ -33,6 +33,43 @@
 #define MM_OUTBOX_SHARES   16  /* a batch takes at most this fraction of the budget that is left */
 #define MM_OUTBOX_RETRY_NS (10 * MM_NS_PER_MS)
 
+#define MM_OUTBOX_RING (1u << 19) /* places for items: a power of two, MM_OUTBOX_ITEMS or more */
+
+/* Something that waits; which members count depends on its kind. */
+struct mm_outbox_item {
+	uint8_t kind;
+	uint8_t fd_kind; /* enum mm_fd_kind */
+	uint16_t reserved0;
+	uint32_t entry; /* of the map table */
+	uint32_t value; /* page, map value, or number of the event */
+	uint32_t reserved1;
+	uint64_t epoch;
+	uint64_t serial; /* by which who puts it again finds out that it is there; 0: none */
+};
+static_assert(sizeof(struct mm_outbox_item) == 32, "the layout of the book");
+
+/* The state of the batch. */
+enum mm_outbox_batch {
+	MM_BATCH_NONE,
+	MM_BATCH_DUE,     /* it is to be sent (again) */
+	MM_BATCH_SENDING, /* it is being sent: if core dies now nobody knows whether it was */
+	MM_BATCH_UNACKED, /* it was sent and is not acknowledged */
+};
+
+/* The part of an outbox that outlives core (kept.h). */
+struct mm_outbox_kept {
+	uint32_t items_head, items_tail; /* free-running; item n is at n mod MM_OUTBOX_RING */
+	uint32_t events_put;             /* free-running; event n is at n mod MM_OUTBOX_EVENTS */
+	uint32_t cq_tail;                /* events that were pushed to the tenant's ring */
+	uint32_t batch_state;            /* enum mm_outbox_batch; stored after the batch */
+	uint32_t resends;
+	uint32_t batch_item[MM_FD_BATCH_MAX]; /* which items became the batch */
+	struct mm_fd_batch batch;             /* the last one; its seq is the last number used */
+	struct mm_outbox_item item[MM_OUTBOX_RING];
+	struct mm_msg event[MM_OUTBOX_EVENTS];
+};
+static_assert(MM_OUTBOX_RING >= MM_OUTBOX_ITEMS, "the items have room");
+
 struct mm_fd_budget {
 	uint32_t used, max; /* fds in unacknowledged batches */
 };

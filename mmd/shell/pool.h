@@ -28,6 +28,17 @@
 struct mm_config;
 struct mm_shell;
 
+/* The part of a pool that outlives core (kept.h). */
+struct mm_pool_kept {
+	uint64_t performed;   /* actions of its core that were performed, since it was created */
+	uint32_t image_valid; /* the half that counts + 1; 0: none, the pool has no core yet */
+	uint32_t ready, down; /* as in struct mm_pool */
+	uint32_t quarantined;
+	uint64_t image_bytes[2];
+	uint64_t image_performed[2]; /* actions that had been performed when it was made */
+	uint64_t bytes_streamed_gone;
+};
+
 struct mm_pool {
 	struct mm_shell *shell;
 	uint32_t index;       /* in shell->pool[] and in the configuration's lists */

@@ -41,7 +41,35 @@ struct mm_shell;
 struct mm_shell_group;
 struct mm_store;
 
-enum mm_session_state { MM_SESSION_FREE, MM_SESSION_HELLO, MM_SESSION_OPEN, MM_SESSION_CLOSED };
+enum mm_session_state {
+	MM_SESSION_FREE,
+	MM_SESSION_HELLO,
+	MM_SESSION_JOINING, /* only in the book: the core is being asked */
+	MM_SESSION_OPEN,
+	MM_SESSION_CLOSED
+};
+
+/* The part of a session that outlives core (kept.h); it has none before its hello was accepted. */
+struct mm_session_kept {
+	uint32_t state;   /* enum mm_session_state; stored last */
+	uint32_t pool;    /* index */
+	uint32_t tenant;  /* valid from OPEN */
+	uint32_t sq_head; /* requests that were handled */
+	uint64_t conn;    /* keeper's number of its connection */
+	int32_t pid;
+	uint32_t uid, gid;
+	uint32_t welcomed; /* it was sent the welcome */
+	uint64_t account;
+	uint64_t features;
+	char name[MM_NAME_BYTES];
+	uint8_t token[MM_SESSION_BYTES];
+	uint32_t ending; /* its connection is to be closed, for the reason that follows */
+	uint32_t group;  /* index of its group + 1; 0: none */
+	uint32_t rank;
+	uint32_t swap_position; /* of the request that opened its swap space */
+	char end_reason[MM_END_BYTES];
+	uint64_t swap_bytes; /* 0: it has no swap space */
+};
 
 struct mm_session {
 	struct mm_shell *shell;
