@@ -105,3 +105,22 @@ void mm_worker_store_drop(struct mm_pool *pool, uint64_t store);
 bool mm_worker_service(struct mm_pool *pool, uint64_t now_ns);
 void mm_worker_ring(struct mm_pool *pool);
 uint64_t mm_worker_deadline(const struct mm_worker *worker);
+
+/* ---- for the parts of worker: worker_send.h, worker_receive.h ---- */
+
+/*
+ * Stops using the xfer, which died, broke the protocol or hangs, and kills it; a new one starts
+ * once it was reaped.
+ */
+void mm_worker_down(struct mm_pool *pool, const char *reason);
+/* As mm_worker_down() for an xfer that broke the protocol or hangs: its end is its own fault. */
+void mm_worker_fault(struct mm_pool *pool, const char *reason);
+
+/* The xfer is proven: keeper resets its count of failures, and a device that was down is up. */
+void mm_worker_proven(struct mm_pool *pool);
+
+/* Handles xfer's HELLO; of its fds those that are taken over become -1. */
+void mm_worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, size_t n_fds);
+
+/* Closes the fds of some pages. */
+void mm_worker_pages_close(struct mm_worker *worker, uint32_t first, uint32_t count);

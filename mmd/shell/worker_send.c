@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/worker_send.h"
+
+#include <errno.h>
+
+#include "libclient/support/clock.h"
+#include "libclient/ipc/sock.h"
+#include "libclient/protocol/xplan.h"
+#include "mmd/shell/shell.h"
+#include "mmd/shell/swap.h"
+#include "mmd/shell/worker_receive.h"
+
+#define QUEUE_MAX (1u << 16)
+
+enum worker_item_kind { OUT_PAGES, OUT_TENANT, OUT_SWAP, OUT_STORE, OUT_JOB };
+
+struct worker_item {
+	enum worker_item_kind kind;
+	uint64_t id; /* first page, tenant or store */
+	struct mm_msg msg;
+};
+
+void mm_worker_send_init(struct mm_worker *w)
+{
+	mm_fifo_init(&w->queue, sizeof(struct worker_item), QUEUE_MAX);
+}
+
+static void worker_queue_put(struct mm_pool *pool, const struct worker_item *item)
+{
+	struct mm_worker *w = &pool->worker;
+
+	if (w->state != MM_WORKER_UP && w->state != MM_WORKER_SETUP)
+		return;
+	if (mm_fifo_push(&w->queue, item) < 0)
+		mm_worker_fault(pool, "it takes no jobs");
+	w->busy = true;
+}
+
+void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg)
+{
+	struct worker_item item = { .kind = OUT_JOB, .msg = *msg };
+
+	if (pool->worker.state == MM_WORKER_UP)
+		worker_queue_put(pool, &item);
+}
+
+void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant)
+{
+	struct worker_item item = { .kind = OUT_TENANT, .id = tenant };
+
+	if (pool->worker.state == MM_WORKER_UP)
+		worker_queue_put(pool, &item);
+}
+
+void mm_worker_swap(struct mm_pool *pool, uint32_t tenant)
+{
+	struct worker_item item = { .kind = OUT_SWAP, .id = tenant };
+
+	if (pool->worker.state == MM_WORKER_UP)
+		worker_queue_put(pool, &item);
+}
+
+void mm_worker_store(struct mm_pool *pool, uint64_t store)
+{
+	struct worker_item item = { .kind = OUT_STORE, .id = store };
+
+	if (pool->worker.state == MM_WORKER_UP)
+		worker_queue_put(pool, &item);
+}
+
+void mm_worker_store_drop(struct mm_pool *pool, uint64_t store)
+{
+	struct mm_msg msg = { .opcode = MM_XOP_STORE_DROP, .arg[0] = store };
+
+	msg.user_data = MM_WORKER_OWN_JOB | ++pool->worker.own_serial;
+	mm_worker_job(pool, &msg);
+}
+
+/* ---- jobs ---- */
+
+struct mm_worker_job *mm_worker_job_find(struct mm_worker *w, uint64_t id)
+{
+	for (size_t i = 0; i < MM_WORKER_JOBS_MAX; i++) {
+		if (w->job[i].id == id)
+			return &w->job[i];
+	}
+	return NULL;
+}
+
+/*
+ * Whether the device itself works for the job. An xfer whose device is broken can still complete
+ * the other jobs, so they prove nothing.
+ */
+static bool job_uses_device(uint32_t opcode)
+{
+	switch (opcode) {
+	case MM_XOP_CREATE:
+	case MM_XOP_SCRUB:
+	case MM_XOP_COPY:
+	case MM_XOP_RECREATE:
+	case MM_XOP_SWAP_OUT:
+	case MM_XOP_SWAP_IN:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* 1 = sent, 0 = later, negative errno = xfer is broken. */
+static int job_send(struct mm_worker *w, const struct mm_msg *msg)
+{
+	struct mm_worker_job *job = mm_worker_job_find(w, 0);
+	int r;
+
+	if (!job)
+		return 0;
+	if (msg->opcode == MM_XOP_RECREATE)
+		mm_worker_pages_close(w, (uint32_t)msg->arg[0], 1);
+	r = mm_ring_push(&w->jobs, msg);
+	if (r == MM_E_FULL)
+		return 0;
+	if (r > 0)
+		return -EPROTO;
+	*job = (struct mm_worker_job){ .id = msg->user_data,
+				       .scrub = msg->opcode == MM_XOP_SCRUB,
+				       .works = job_uses_device(msg->opcode) };
+	if (msg->opcode == MM_XOP_CREATE || msg->opcode == MM_XOP_RECREATE)
+		job->first = (uint32_t)msg->arg[0];
+	if (msg->opcode == MM_XOP_CREATE)
+		job->count = (uint32_t)msg->arg[1];
+	else if (msg->opcode == MM_XOP_RECREATE)
+		job->count = 1;
+	else if (msg->opcode == MM_XOP_STORE_DROP)
+		job->store = msg->arg[0];
+	w->jobs_running++;
+	w->bell = true;
+	return 1;
+}
+
+static int worker_send_pages(const struct mm_worker *w, uint32_t first)
+{
+	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC, .kind = MM_X_PAGES };
+	uint32_t last = MM_MIN(first + MM_FD_BATCH_MAX, w->device.pages);
+	int fds[MM_FD_BATCH_MAX];
+
+	for (uint32_t i = first; i < last; i++) {
+		if (w->page_fd[i] < 0)
+			continue;
+		fds[msg.count] = w->page_fd[i];
+		msg.page_id[msg.count++] = i;
+	}
+	return msg.count ? mm_sock_send(w->fd, &msg, sizeof(msg), fds, msg.count) : 0;
+}
+
+static int tenant_send(struct mm_pool *pool, uint32_t tenant)
+{
+	struct mm_xmsg msg = {
+		.magic = MM_PROTO_MAGIC, .kind = MM_X_TENANT, .id = tenant, .count = 3
+	};
+	const struct mm_session *s = mm_session_find(pool->shell, tenant);
+	struct mm_core_tenant known;
+
+	/* A detached tenant that is sent again would stay in this xfer for good. */
+	if (!s || !mm_core_tenant(pool->core, tenant, &known) || !known.attached)
+		return 0;
+	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
+			    (int[]){ s->gate_region.fd, s->plan_region.fd, s->cursor_region.fd },
+			    3);
+}
+
+static int swap_send(struct mm_pool *pool, uint32_t tenant)
+{
+	const struct mm_session *s = mm_session_find(pool->shell, tenant);
+
+	return s ? mm_session_swap_send(s, pool->worker.fd) : 0;
+}
+
+static int store_send(struct mm_pool *pool, uint64_t id)
+{
+	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC, .kind = MM_X_STORE, .id = id, .count = 1 };
+	const struct mm_store *store = mm_store_find(pool->shell, id);
+
+	if (!store)
+		return 0;
+	msg.bytes = store->bytes;
+	msg.flags = store->on_disk ? MM_X_F_DISK : 0;
+	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
+			    store->on_disk        ? &store->disk_fd
+			    : store->xfer_fd >= 0 ? &store->xfer_fd
+						  : &store->fd,
+			    1);
+}
+
+/* 1 = sent, 0 = later, negative errno = xfer is broken. */
+static int worker_out_send(struct mm_pool *pool, const struct worker_item *item)
+{
+	struct mm_worker *w = &pool->worker;
+	bool later;
+	int r;
+
+	if (item->kind == OUT_JOB)
+		return job_send(w, &item->msg);
+	if (item->kind == OUT_PAGES)
+		r = worker_send_pages(w, (uint32_t)item->id);
+	else if (item->kind == OUT_TENANT)
+		r = tenant_send(pool, (uint32_t)item->id);
+	else if (item->kind == OUT_SWAP)
+		r = swap_send(pool, (uint32_t)item->id);
+	else
+		r = store_send(pool, item->id);
+	if (r == 0)
+		return 1;
+	later = mm_sock_retries_later(r);
+	w->want_write |= r == -EAGAIN;
+	if (later)
+		w->retry_ns = mm_now_ns() + MM_WORKER_RETRY_NS;
+	return r == -EAGAIN || later ? 0 : r;
+}
+
+void mm_worker_flush(struct mm_pool *pool)
+{
+	struct mm_worker *w = &pool->worker;
+	const struct worker_item *item;
+	int r = 1;
+
+	w->want_write = false;
+	while (r == 1 && (item = mm_fifo_at(&w->queue, 0))) {
+		r = worker_out_send(pool, item);
+		if (r == 1)
+			mm_fifo_drop(&w->queue, 1);
+	}
+	if (r == -ECONNRESET)
+		mm_worker_receive(pool, UINT32_MAX);
+	if (r < 0)
+		mm_worker_down(pool, "connection broke");
+}
+
+void mm_worker_attach(struct mm_pool *pool)
+{
+	struct worker_item item = { .kind = OUT_PAGES };
+	struct mm_shell *shell = pool->shell;
+
+	for (uint32_t page = 0; page < pool->worker.device.pages; page += MM_FD_BATCH_MAX) {
+		item.id = page;
+		worker_queue_put(pool, &item);
+	}
+	for (size_t i = 0; i < MM_STORES_MAX; i++) {
+		if (shell->stores.store[i].ready)
+			mm_worker_store(pool, shell->stores.store[i].id);
+	}
+	MM_FOREACH_SESSION(shell, s) {
+		if (s->state >= MM_SESSION_OPEN && s->pool == pool)
+			mm_worker_tenant(pool, s->tenant);
+		if (s->swap_bytes && s->pool == pool)
+			mm_worker_swap(pool, s->tenant);
+	}
+}
