@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "libclient/protocol/xplan.h"
+#include "libclient/support/clock.h"
 #include "mmd/shell/shell.h"
 
 static void session_end_if_behind(struct mm_session *s, int r)
@@ -166,10 +167,29 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 	}
 }
 
-void mm_pool_settle(struct mm_pool *pool)
+static void actions_perform(struct mm_pool *pool)
 {
 	struct mm_action action;
 
 	while (mm_core_next(pool->core, &action))
 		action_perform(pool, &action);
+}
+
+void mm_pool_event(struct mm_pool *pool, const struct mm_event *event,
+		   const struct mm_event_source *source, struct mm_event_result *ret_result)
+{
+	struct mm_event_result result;
+
+	(void)source;
+	mm_core_event(pool->core, event, &result);
+	actions_perform(pool);
+	if (ret_result)
+		*ret_result = result;
+}
+
+void mm_pool_event_now(struct mm_pool *pool, enum mm_event_kind kind, uint32_t tenant)
+{
+	const struct mm_event event = { .kind = kind, .tenant = tenant, .now_ns = mm_now_ns() };
+
+	mm_pool_event(pool, &event, NULL, NULL);
 }

@@ -37,8 +37,11 @@ static int rank_begin(void *context, uint32_t rank)
 {
 	const struct mm_shell_group *g = context;
 	const struct mm_session *s = g->session[rank];
+	const struct mm_event event = { .kind = MM_EVENT_RANK_BEGIN, .tenant = s->tenant };
+	struct mm_event_result result;
 
-	return mm_core_rank_begin(s->pool->core, s->tenant);
+	mm_pool_event(s->pool, &event, NULL, &result);
+	return result.r;
 }
 
 static void rank_order_give(void *context, uint32_t rank, uint64_t now_ns,
@@ -46,11 +49,12 @@ static void rank_order_give(void *context, uint32_t rank, uint64_t now_ns,
 {
 	const struct mm_shell_group *g = context;
 	struct mm_session *s = g->session[rank];
+	struct mm_event event = { .kind = MM_EVENT_RANK_ORDER, .now_ns = now_ns, .rank = *order };
 
 	if (!s)
 		return;
-	mm_core_rank_order(s->pool->core, now_ns, s->tenant, order);
-	mm_pool_settle(s->pool);
+	event.tenant = s->tenant;
+	mm_pool_event(s->pool, &event, NULL, NULL);
 }
 
 static const struct mm_group_calls group_calls = {
@@ -264,11 +268,18 @@ struct by_hand {
 
 static int session_plan_set(struct mm_session *s, const struct by_hand *plan, uint32_t *ret_max)
 {
-	int r = mm_core_plan_set(s->pool->core, mm_now_ns(), s->tenant, plan->alpha, plan->slots,
-				 ret_max);
+	const struct mm_event event = {
+		.kind = MM_EVENT_PLAN_SET,
+		.tenant = s->tenant,
+		.now_ns = mm_now_ns(),
+		.plan = { .alpha = plan->alpha, .slots = plan->slots },
+	};
+	struct mm_event_result result;
 
-	mm_pool_settle(s->pool);
-	return r;
+	mm_pool_event(s->pool, &event, NULL, &result);
+	if (result.r == MM_E_RANGE)
+		*ret_max = result.max;
+	return result.r;
 }
 
 static int ranks_plan_set(struct mm_shell_group *g, const struct by_hand *plan, uint32_t *ret_max,

@@ -176,14 +176,22 @@ static uint64_t features_answered(const struct mm_session *s)
 
 static int session_join(struct mm_session *s, const struct mm_hello *hello)
 {
-	struct mm_core_join how = { .account = s->account,
-				    .features = (hello->features | hello->features_required) &
-						features_answered(s) };
+	const struct mm_event event = {
+		.kind = MM_EVENT_JOIN,
+		.now_ns = mm_now_ns(),
+		.join = { .account = s->account,
+			  .features = (hello->features | hello->features_required) &
+				      features_answered(s) },
+	};
+	struct mm_event_result result;
 
-	if (mm_core_on_join(s->pool->core, mm_now_ns(), &how, &s->tenant) != 0)
+	/* It leaves no actions, which would not find the session yet. */
+	mm_pool_event(s->pool, &event, NULL, &result);
+	if (result.r != 0)
 		return -EUSERS;
+	s->tenant = result.tenant;
 	s->state = MM_SESSION_OPEN;
-	s->features = how.features;
+	s->features = event.join.features;
 	memcpy(s->name, hello->name, sizeof(s->name));
 	s->idle_by_ns = mm_quota_is_ours(s) || !s->shell->config->idle_ms
 				? UINT64_MAX
@@ -284,9 +292,7 @@ static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 	if (r < 0)
 		return hello_refuse(
 			s, r, "as many tenants or accounts as this mmd can have are connected");
-	r = welcome_send(s);
-	mm_pool_settle(s->pool);
-	return r;
+	return welcome_send(s);
 }
 
 int mm_handshake(struct mm_session *s)

@@ -50,8 +50,7 @@ static void health_on_memory_error(struct mm_pool *pool)
 	pool->health.memory_errors++;
 	if (!pool->core)
 		return;
-	mm_core_on_memory_error(pool->core, mm_now_ns());
-	mm_pool_settle(pool);
+	mm_pool_event_now(pool, MM_EVENT_MEMORY_ERROR, 0);
 }
 
 static void health_act(struct mm_pool *pool, enum mm_health_kind kind)

@@ -618,6 +618,16 @@ static void model_loaded(struct mm_session *s, const struct mm_load *load)
 			      .arg = { store->n_groups,
 				       store_pages(store, pool->worker.device.page_bytes),
 				       store->bytes, store->on_disk ? store->head_bytes : 0 } };
+	const struct mm_event event = {
+		.kind = MM_EVENT_MODEL,
+		.tenant = s->tenant,
+		.now_ns = mm_now_ns(),
+		.model = { .store = store->id,
+			   .store_bytes = store->bytes,
+			   .n_groups = store->n_groups },
+		.groups = store->groups,
+	};
+	struct mm_event_result result;
 	int fd = fcntl(store->fd, F_DUPFD_CLOEXEC, 0);
 
 	if (fd < 0 || mm_outbox_put_fd(&s->outbox, MM_FD_STORE, fd) < 0) {
@@ -629,10 +639,9 @@ static void model_loaded(struct mm_session *s, const struct mm_load *load)
 	s->load_read_bytes = load->read_bytes;
 	s->load_filled_bytes = load->filled_bytes;
 	mm_session_event(s, &msg);
-	if (mm_core_on_model(pool->core, mm_now_ns(), s->tenant, store->id, store->bytes,
-			     store->groups, store->n_groups) != 0)
+	mm_pool_event(pool, &event, NULL, &result);
+	if (result.r != 0)
 		mm_session_end(s, "a model that it must not have");
-	mm_pool_settle(pool);
 }
 
 /* Return: 0 the load succeeded; negative errno for the tenant. */

@@ -183,10 +183,10 @@ static bool pool_is_ticking(const struct mm_pool *pool)
 
 void mm_pool_tick(struct mm_pool *pool, uint64_t now_ns)
 {
-	if (!pool_is_ticking(pool) || now_ns < mm_core_deadline(pool->core))
-		return;
-	mm_core_on_tick(pool->core, now_ns);
-	mm_pool_settle(pool);
+	const struct mm_event tick = { .kind = MM_EVENT_TICK, .now_ns = now_ns };
+
+	if (pool_is_ticking(pool) && now_ns >= mm_core_deadline(pool->core))
+		mm_pool_event(pool, &tick, NULL, NULL);
 }
 
 uint64_t mm_pool_deadline(const struct mm_pool *pool)

@@ -112,6 +112,19 @@ static void limits_cut_log(const struct mm_pool *pool, const struct mm_account_c
 			      c->host_store_max_bytes + c->swap_max_bytes);
 }
 
+static int account_add(struct mm_pool *pool, uint64_t account, uint64_t domain,
+		       const struct mm_core_quota *quota)
+{
+	const struct mm_event event = {
+		.kind = MM_EVENT_ACCOUNT_ADD,
+		.quota = { .account = account, .domain = domain, .quota = *quota }
+	};
+	struct mm_event_result result;
+
+	mm_pool_event(pool, &event, NULL, &result);
+	return result.r;
+}
+
 int mm_quota_setup(struct mm_pool *pool)
 {
 	const struct mm_accounts *all = &pool->shell->config->accounts;
@@ -135,8 +148,8 @@ int mm_quota_setup(struct mm_pool *pool)
 
 		if (a->max_bytes && !quota.max_pages)
 			why = "max is less than one page";
-		if (!why && mm_core_account_add(pool->core, MM_QUOTA_NAMED + i,
-						account_domain_of(all, i), &quota) != 0)
+		if (!why &&
+		    account_add(pool, MM_QUOTA_NAMED + i, account_domain_of(all, i), &quota) != 0)
 			why = "there are too many accounts";
 		if (!why) {
 			limits_cut_log(pool, a);
@@ -603,6 +616,19 @@ static json_t *adjustments_list(const struct mm_pool *pool, const json_t *params
 	return list;
 }
 
+static enum mm_quota_outcome quota_request_do(const struct quota_request *request)
+{
+	const struct mm_event event = { .kind = MM_EVENT_QUOTA_SET,
+					.now_ns = mm_now_ns(),
+					.quota = { .account = request->account,
+						   .revision = request->revision,
+						   .quota = request->quota } };
+	struct mm_event_result result;
+
+	mm_pool_event(request->pool, &event, NULL, &result);
+	return (enum mm_quota_outcome)result.r;
+}
+
 json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
@@ -615,9 +641,7 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 	if (!quota_request_parse(shell, params, &request, error))
 		return NULL;
 	why = mm_core_quota_check(request.pool->core, request.account, &request.quota);
-	outcome = mm_core_quota_set(request.pool->core, mm_now_ns(), request.account,
-				    request.revision, &request.quota);
-	mm_pool_settle(request.pool);
+	outcome = quota_request_do(&request);
 	result = mm_core_account_find(request.pool->core, request.account, &now)
 			 ? account_json(request.pool, &now)
 			 : json_object();

@@ -195,6 +195,17 @@ static void model_open(struct mm_session *s, const struct mm_msg *msg)
 		s->open_user_data = msg->user_data;
 }
 
+static int session_core_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *msg)
+{
+	const struct mm_event event = {
+		.kind = MM_EVENT_REQUEST, .tenant = s->tenant, .now_ns = now_ns, .msg = *msg
+	};
+	struct mm_event_result result;
+
+	mm_pool_event(s->pool, &event, NULL, &result);
+	return result.r;
+}
+
 static void request_handle(struct mm_session *s, const struct mm_msg *msg)
 {
 	uint64_t now = mm_now_ns();
@@ -220,8 +231,7 @@ static void request_handle(struct mm_session *s, const struct mm_msg *msg)
 		r = mm_session_group_request(s, msg);
 		break;
 	default:
-		r = mm_core_on_request(s->pool->core, now, s->tenant, msg);
-		mm_pool_settle(s->pool);
+		r = session_core_request(s, now, msg);
 	}
 	if (r != 0) {
 		mm_session_log(s, MM_LOG_WARN, "tenant.protocol", "tenant=%u op=%u", s->tenant,
@@ -412,15 +422,13 @@ static void session_close(struct mm_session *s)
 	s->ending = NULL;
 	s->busy = false;
 	mm_session_group_leave(s, true);
-	mm_core_on_disconnect(s->pool->core, mm_now_ns(), tenant);
-	mm_pool_settle(s->pool);
+	mm_pool_event_now(s->pool, MM_EVENT_DISCONNECT, tenant);
 }
 
 static void session_report_dead(struct mm_session *s)
 {
 	s->dead = false;
-	mm_core_on_dead(s->pool->core, mm_now_ns(), s->tenant);
-	mm_pool_settle(s->pool);
+	mm_pool_event_now(s->pool, MM_EVENT_DEAD, s->tenant);
 }
 
 /* ---- service in each iteration ---- */
@@ -461,11 +469,15 @@ static void session_flush(struct mm_session *s, uint64_t now_ns)
 static void session_check_stopped(struct mm_session *s)
 {
 	enum mm_peer_state state = mm_peer_state(s->pid, s->pidfd);
+	const struct mm_event event = {
+		.kind = MM_EVENT_STOPPED_CHECKED,
+		.tenant = s->tenant,
+		.now_ns = mm_now_ns(),
+		.stopped = state == MM_PEER_STOPPED || state == MM_PEER_FROZEN,
+	};
 
 	s->stopped_check_due = false;
-	mm_core_on_stopped_checked(s->pool->core, mm_now_ns(), s->tenant,
-				   state == MM_PEER_STOPPED || state == MM_PEER_FROZEN);
-	mm_pool_settle(s->pool);
+	mm_pool_event(s->pool, &event, NULL, NULL);
 }
 
 bool mm_sessions_service(struct mm_shell *shell, uint64_t now_ns)
@@ -524,11 +536,13 @@ static void sample_stats(struct mm_session *s, uint64_t now_ns)
 	const uint64_t *from = (const uint64_t *)&theirs->stats;
 	struct mm_tenant_stats stats = { 0 };
 	uint64_t *to = (uint64_t *)&stats;
+	const struct mm_event event = {
+		.kind = MM_EVENT_STATS, .tenant = s->tenant, .now_ns = now_ns, .stats = &stats
+	};
 
 	for (size_t i = 0; i < offsetof(struct mm_tenant_stats, reserved) / sizeof(*to); i++)
 		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-	mm_core_on_stats(s->pool->core, now_ns, s->tenant, &stats);
-	mm_pool_settle(s->pool);
+	mm_pool_event(s->pool, &event, NULL, NULL);
 }
 
 static void sample_cursor(struct mm_session *s)
@@ -537,13 +551,14 @@ static void sample_cursor(struct mm_session *s)
 	uint64_t layers = __atomic_load_n(&c->layers_streamed, __ATOMIC_ACQUIRE);
 	uint64_t copy_ns = __atomic_load_n(&c->copy_ns, __ATOMIC_RELAXED);
 	uint64_t layers_new = layers - s->layers_seen, ns_new = copy_ns - s->copy_seen_ns;
+	struct mm_event event = { .kind = MM_EVENT_STREAMED, .tenant = s->tenant };
 
 	if (!layers_new)
 		return;
 	s->layers_seen = layers;
 	s->copy_seen_ns = copy_ns;
-	mm_core_on_streamed(s->pool->core, s->tenant, ns_new / layers_new);
-	mm_pool_settle(s->pool);
+	event.layer_ns = ns_new / layers_new;
+	mm_pool_event(s->pool, &event, NULL, NULL);
 }
 
 /* Ends a tenant that holds a place and serves nothing; once it has begun, it may stay idle. */

@@ -2,11 +2,11 @@
 /*
  * shell - what surrounds the pure core: one thread with its sockets and clocks
  *
- * Concept:   Each event on a socket becomes one mm_core_on_*() call. The actions that the core then
- *            wants done are performed at once (mm_pool_settle()), so the core's queue is empty
- *            between two events. Each wake-up of the loop ends with an iteration: requests that
- *            were left over, outboxes, ends of connections, doorbells. Nothing here blocks on a
- *            disk, a driver or a peer.
+ * Concept:   Each event on a socket becomes one mm_pool_event(). The actions that the core then
+ *            wants done are performed at once, so the core's queue is empty between two events.
+ *            Each wake-up of the loop ends with an iteration: requests that were left over,
+ *            outboxes, ends of connections, doorbells. Nothing here blocks on a disk, a driver or a
+ *            peer.
  * Ownership: struct mm_shell owns all parts; they find each other through it.
  * Threading: one thread.
  */

@@ -44,20 +44,25 @@ static int space_create(struct mm_session *s, uint64_t bytes)
 
 static int space_open(struct mm_session *s, uint64_t now_ns, uint64_t wanted)
 {
+	struct mm_event event = { .kind = MM_EVENT_SWAP_OPEN,
+				  .tenant = s->tenant,
+				  .now_ns = now_ns };
+	struct mm_event_result result;
 	uint64_t bytes;
 	int r;
 
 	if (wanted > s->shell->config->swap_max_bytes)
 		return -EDQUOT;
 	bytes = mm_round_up(wanted, MM_ABI_PAGE_BYTES);
-	r = mm_core_on_swap_open(s->pool->core, now_ns, s->tenant, bytes);
-	if (r < 0)
-		return r;
+	event.swap_bytes = bytes;
+	mm_pool_event(s->pool, &event, NULL, &result);
+	if (result.r < 0)
+		return result.r;
 	r = -EDQUOT;
 	if (swap_has_room(s->shell, bytes) && bytes <= mm_quota_host_room(s->shell, s->account))
 		r = space_create(s, bytes);
 	if (r < 0)
-		mm_core_on_swap_failed(s->pool->core, s->tenant);
+		mm_pool_event_now(s->pool, MM_EVENT_SWAP_FAILED, s->tenant);
 	return r;
 }
 
@@ -92,6 +97,12 @@ static void lot_copy(const struct mm_session *s, uint64_t lot, uint64_t n,
 int mm_session_swap_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *msg)
 {
 	struct mm_swap_piece pieces[MM_SWAP_PIECES];
+	const struct mm_event event = { .kind = MM_EVENT_SWAP,
+					.tenant = s->tenant,
+					.now_ns = now_ns,
+					.msg = *msg,
+					.pieces = pieces };
+	struct mm_event_result result;
 	int r;
 
 	if (msg->opcode == MM_OP_SWAP_OPEN) {
@@ -103,9 +114,8 @@ int mm_session_swap_request(struct mm_session *s, uint64_t now_ns, const struct 
 	if (msg->arg[0] >= MM_SWAP_LOTS || msg->arg[1] > MM_SWAP_PIECES)
 		return MM_E_PROTOCOL;
 	lot_copy(s, msg->arg[0], msg->arg[1], pieces);
-	r = mm_core_on_swap(s->pool->core, now_ns, s->tenant, msg, pieces);
-	mm_pool_settle(s->pool);
-	return r;
+	mm_pool_event(s->pool, &event, NULL, &result);
+	return result.r;
 }
 
 int mm_session_swap_send(const struct mm_session *s, int sock)

@@ -56,7 +56,7 @@ static void worker_disconnect(struct mm_pool *pool)
 		mm_worker_pages_close(w, w->job[i].first, w->job[i].count);
 	memset(w->job, 0, sizeof(w->job));
 	w->jobs_running = 0;
-	w->busy = w->bell = w->want_write = w->proven = false;
+	w->busy = w->bell = w->want_write = w->proven = w->overrun = false;
 	w->retry_ns = w->hello_by_ns = w->proven_at_ns = UINT64_MAX;
 }
 
@@ -92,10 +92,8 @@ void mm_worker_down(struct mm_pool *pool, const char *reason)
 	w->state = MM_WORKER_DYING;
 	mm_shell_send_keeper_xfer(pool, MM_K_KILL);
 	worker_disconnect(pool);
-	if (w->was_up) {
-		mm_core_on_xfer_down(pool->core, mm_now_ns());
-		mm_pool_settle(pool);
-	}
+	if (w->was_up)
+		mm_pool_event_now(pool, MM_EVENT_XFER_DOWN, 0);
 }
 
 void mm_worker_fault(struct mm_pool *pool, const char *reason)
@@ -120,10 +118,8 @@ void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 	mm_worker_receive(pool, UINT32_MAX); /* its last message may say why it ended */
 	mm_worker_down(pool, "process died");
 	/* A SIGKILL that is not ours is no evidence against the jobs that were running. */
-	if (w->was_up && (w->fault || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)) {
-		mm_core_on_xfer_fault(pool->core, mm_now_ns());
-		mm_pool_settle(pool);
-	}
+	if (w->was_up && (w->fault || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL))
+		mm_pool_event_now(pool, MM_EVENT_XFER_FAULT, 0);
 	w->was_up = w->fault = false;
 	mm_spools_xfer_gone(pool->shell);
 	w->restarts++;
@@ -196,6 +192,7 @@ void mm_worker_proven(struct mm_pool *pool)
 static void worker_on_up(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
+	struct mm_event event = { .kind = MM_EVENT_XFER_UP, .now_ns = mm_now_ns() };
 
 	w->hello_by_ns = UINT64_MAX;
 	w->proven_at_ns = mm_now_ns() + MM_WORKER_PROVEN_NS;
@@ -203,8 +200,8 @@ static void worker_on_up(struct mm_pool *pool)
 	mm_worker_attach(pool);
 	mm_log(MM_LOG_INFO, "xfer.up", "device=%" PRIu64 " epoch=%" PRIu64 " pid=%" PRId64,
 	       pool->ordinal, w->epoch, w->pid);
-	mm_core_on_xfer_up(pool->core, mm_now_ns(), w->epoch);
-	mm_pool_settle(pool);
+	event.xfer_epoch = w->epoch;
+	mm_pool_event(pool, &event, NULL, NULL);
 }
 
 /* Passes the lock to keeper, which holds it for as long as mmd lives. */
@@ -312,6 +309,8 @@ bool mm_worker_service(struct mm_pool *pool, uint64_t now_ns)
 
 	if (w->state == MM_WORKER_SETUP && now_ns >= w->hello_by_ns)
 		mm_worker_fault(pool, "it does not answer");
+	if (w->overrun)
+		mm_worker_fault(pool, "it takes no jobs");
 	if (now_ns >= w->proven_at_ns)
 		mm_worker_proven(pool);
 	if (now_ns >= w->retry_ns)

@@ -78,6 +78,7 @@ struct mm_worker {
 	int *page_fd;      /* indexed by page id; -1 = none */
 	uint64_t retry_ns; /* when the queue is sent again; UINT64_MAX = nothing holds it back */
 	bool busy, bell, want_write;
+	bool overrun; /* more waits for it than there may be: it is to be ended */
 };
 
 void mm_worker_init(struct mm_pool *pool);

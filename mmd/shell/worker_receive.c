@@ -142,6 +142,10 @@ static const char *completion_handle(struct mm_pool *pool, const struct mm_msg *
 {
 	struct mm_worker *w = &pool->worker;
 	struct mm_worker_job *found = msg->user_data ? mm_worker_job_find(w, msg->user_data) : NULL;
+	struct mm_event event = { .kind = MM_EVENT_JOB_DONE,
+				  .now_ns = mm_now_ns(),
+				  .job.result = msg->result };
+	struct mm_event_result result;
 	struct mm_worker_job job;
 
 	if (!found || msg->result > 0)
@@ -180,10 +184,9 @@ static const char *completion_handle(struct mm_pool *pool, const struct mm_msg *
 		pool_fail_creation(pool, msg->result);
 		return NULL;
 	}
-	if (mm_core_on_job_done(pool->core, mm_now_ns(), job.id, msg->result) != 0)
-		return "completion of a job that the core does not know";
-	mm_pool_settle(pool);
-	return NULL;
+	event.job.id = job.id;
+	mm_pool_event(pool, &event, NULL, &result);
+	return result.r ? "completion of a job that the core does not know" : NULL;
 }
 
 void mm_worker_completions(struct mm_pool *pool)

@@ -31,8 +31,9 @@ static void worker_queue_put(struct mm_pool *pool, const struct worker_item *ite
 
 	if (w->state != MM_WORKER_UP && w->state != MM_WORKER_SETUP)
 		return;
+	/* That may be done for an action, when it must not be an event yet. */
 	if (mm_fifo_push(&w->queue, item) < 0)
-		mm_worker_fault(pool, "it takes no jobs");
+		w->overrun = true;
 	w->busy = true;
 }
 
