@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/common/kchan.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -12,23 +14,33 @@
 
 #define RETRY_NS (10 * MM_NS_PER_MS)
 
-struct kchan_item {
-	struct mm_kmsg msg;
-	int fds[MM_KCHAN_FDS];
-	size_t n_fds;
-};
+static_assert(offsetof(struct mm_kpacket, name) == sizeof(struct mm_kmsg), "names follow");
 
 void mm_kchan_init(struct mm_kchan *chan, int fd)
 {
 	chan->fd = fd;
 	chan->retry_ns = UINT64_MAX;
-	mm_fifo_init(&chan->queue, sizeof(struct kchan_item), MM_KCHAN_QUEUE);
+	mm_fifo_init(&chan->queue, sizeof(struct mm_kpacket), MM_KCHAN_QUEUE);
 }
 
-static void item_done(struct kchan_item *item)
+void mm_kpacket_done(struct mm_kpacket *packet)
 {
-	for (size_t i = 0; i < item->n_fds; i++)
-		mm_close_fd(&item->fds[i]);
+	for (size_t i = 0; i < packet->n_fds; i++)
+		mm_close_fd(&packet->fd[i]);
+}
+
+int mm_kpacket_take(struct mm_kpacket *packet, size_t index)
+{
+	int fd = index < packet->n_fds ? packet->fd[index] : -1;
+
+	if (fd >= 0)
+		packet->fd[index] = -1;
+	return fd;
+}
+
+static size_t packet_bytes(const struct mm_kpacket *packet)
+{
+	return sizeof(packet->msg) + packet->n_names * sizeof(packet->name[0]);
 }
 
 void mm_kchan_done(struct mm_kchan *chan)
@@ -39,39 +51,47 @@ void mm_kchan_done(struct mm_kchan *chan)
 
 int mm_kchan_flush(struct mm_kchan *chan)
 {
-	struct kchan_item *item;
+	struct mm_kpacket *item;
 	int r;
 
 	chan->retry_ns = UINT64_MAX;
 	while ((item = mm_fifo_at(&chan->queue, 0))) {
-		r = mm_sock_send(chan->fd, &item->msg, sizeof(item->msg), item->fds, item->n_fds);
+		r = mm_sock_send(chan->fd, item, packet_bytes(item), item->fd, item->n_fds);
 		if (mm_sock_retries_later(r))
 			chan->retry_ns = mm_now_ns() + RETRY_NS;
 		if (r == -EAGAIN || mm_sock_retries_later(r))
 			return 0;
 		if (r < 0)
 			return r;
-		item_done(item);
+		mm_kpacket_done(item);
 		mm_fifo_drop(&chan->queue, 1);
 	}
 	return 0;
 }
 
-int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *fds, size_t n_fds)
+int mm_kchan_send_packet(struct mm_kchan *chan, const struct mm_kpacket *packet)
 {
-	struct kchan_item item = { .msg = *msg, .n_fds = n_fds };
+	struct mm_kpacket item = *packet;
 	int r;
 
-	mm_assert(n_fds <= MM_KCHAN_FDS);
+	mm_assert(item.n_names <= MM_KCHAN_FDS && item.n_fds <= MM_KCHAN_FDS);
 	item.msg.magic = MM_PROTO_MAGIC;
-	for (size_t i = 0; i < n_fds; i++)
-		item.fds[i] = fds[i];
 	r = mm_fifo_push(&chan->queue, &item);
 	if (r < 0) {
-		item_done(&item);
+		mm_kpacket_done(&item);
 		return r;
 	}
 	return mm_kchan_flush(chan);
+}
+
+int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *fds, size_t n_fds)
+{
+	struct mm_kpacket packet = { .msg = *msg, .n_fds = (uint32_t)n_fds };
+
+	mm_assert(n_fds <= MM_KCHAN_FDS);
+	for (size_t i = 0; i < n_fds; i++)
+		packet.fd[i] = fds[i];
+	return mm_kchan_send_packet(chan, &packet);
 }
 
 bool mm_kchan_is_waiting(const struct mm_kchan *chan)
@@ -96,23 +116,34 @@ uint64_t mm_kchan_deadline(const struct mm_kchan *chan)
 	return chan->retry_ns;
 }
 
-int mm_kchan_recv(struct mm_kchan *chan, struct mm_kmsg *ret_msg, int *ret_fds)
+/* Return: whether @bytes are a whole message with whole names. */
+static bool packet_check(struct mm_kpacket *packet, size_t bytes)
 {
-	struct mm_kmsg msg;
-	int fds[MM_KCHAN_FDS];
-	size_t n_fds = 0, len = 0;
-	int r = mm_sock_recv(chan->fd, &msg, sizeof(msg), fds, MM_KCHAN_FDS, &n_fds, &len);
+	size_t names_bytes = bytes - sizeof(packet->msg);
 
-	if (r < 0)
+	if (bytes < sizeof(packet->msg) || packet->msg.magic != MM_PROTO_MAGIC ||
+	    names_bytes % sizeof(packet->name[0]))
+		return false;
+	packet->n_names = (uint32_t)(names_bytes / sizeof(packet->name[0]));
+	packet->msg.text[sizeof(packet->msg.text) - 1] = 0;
+	return true;
+}
+
+int mm_kchan_recv(struct mm_kchan *chan, struct mm_kpacket *ret_packet)
+{
+	struct mm_kpacket packet;
+	size_t n_fds = 0, bytes = 0;
+	int r = mm_sock_recv(chan->fd, &packet, offsetof(struct mm_kpacket, n_names), packet.fd,
+			     MM_KCHAN_FDS, &n_fds, &bytes);
+
+	if (r < 0 && r != -EMFILE)
 		return r;
-	if (len != sizeof(msg) || msg.magic != MM_PROTO_MAGIC) {
-		while (n_fds)
-			mm_close_fd(&fds[--n_fds]);
+	packet.n_names = 0;
+	packet.n_fds = (uint32_t)n_fds;
+	if (!packet_check(&packet, bytes)) {
+		mm_kpacket_done(&packet);
 		return -EPROTO;
 	}
-	msg.text[sizeof(msg.text) - 1] = 0;
-	for (size_t i = 0; i < MM_KCHAN_FDS; i++)
-		ret_fds[i] = i < n_fds ? fds[i] : -1;
-	*ret_msg = msg;
-	return 0;
+	*ret_packet = packet;
+	return r;
 }

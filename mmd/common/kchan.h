@@ -2,10 +2,10 @@
 /*
  * kchan - one end of the socket between keeper and core
  *
- * Concept:   struct mm_kmsg with up to two fds. Messages that do not fit into the socket wait in a
- *            queue, in order, so that neither role ever blocks on the other and nothing is lost. A
- *            full socket is waited for with EPOLLOUT; too many fds in flight, or no memory, with a
- *            timer, because the socket is writable all the while.
+ * Concept:   struct mm_kmsg, behind it names of what keeper holds, and fds. Messages that do not
+ *            fit into the socket wait in a queue, in order, so that neither role ever blocks on
+ *            the other and nothing is lost. A full socket is waited for with EPOLLOUT; too many fds
+ *            in flight, or no memory, with a timer, because the socket is writable all the while.
  * Use:       once per iteration of the loop the owner calls mm_kchan_service() and waits for
  *            mm_kchan_events() until mm_kchan_deadline() at the latest, regardless of what was sent
  *            or flushed meanwhile.
@@ -22,8 +22,21 @@
 #include "mmd/common/fifo.h"
 #include "mmd/common/proto.h"
 
-#define MM_KCHAN_FDS   2
+#define MM_KCHAN_FDS   64 /* in one message; as many names */
 #define MM_KCHAN_QUEUE 1024
+
+struct mm_kpacket { /* a message as it is received; what is sent ends with the last name */
+	struct mm_kmsg msg;
+	struct mm_held_name name[MM_KCHAN_FDS];
+	uint32_t n_names, n_fds;
+	int fd[MM_KCHAN_FDS]; /* -1: none, or taken by the receiver */
+};
+
+/* Closes the fds that nobody took. */
+void mm_kpacket_done(struct mm_kpacket *packet);
+
+/* Takes the @index-th fd out of @packet; -1: there is none. */
+int mm_kpacket_take(struct mm_kpacket *packet, size_t index);
 
 struct mm_kchan {
 	int fd;
@@ -45,6 +58,9 @@ void mm_kchan_done(struct mm_kchan *chan);
  */
 int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *fds, size_t n_fds);
 
+/* As mm_kchan_send() of @packet's message, names and fds. */
+int mm_kchan_send_packet(struct mm_kchan *chan, const struct mm_kpacket *packet);
+
 /* Sends queued messages. Return: 0, also if some remain (mm_kchan_is_waiting()); -ECONNRESET. */
 int mm_kchan_flush(struct mm_kchan *chan);
 
@@ -65,10 +81,11 @@ uint64_t mm_kchan_deadline(const struct mm_kchan *chan);
 
 /**
  * mm_kchan_recv() - take the next message
- * @chan:    any
- * @ret_msg: a private copy, magic checked
- * @ret_fds: MM_KCHAN_FDS; unused ones are -1; the caller's
+ * @chan:       any
+ * @ret_packet: a private copy, magic checked; give back with mm_kpacket_done(). Also written when
+ *              fds are missing
  *
- * Return: 0; -EAGAIN; -ECONNRESET; -EPROTO.
+ * Return: 0; -EAGAIN; -ECONNRESET; -EPROTO; -EMFILE: its fds are missing, there was no room for
+ * them.
  */
-int mm_kchan_recv(struct mm_kchan *chan, struct mm_kmsg *ret_msg, int *ret_fds);
+int mm_kchan_recv(struct mm_kchan *chan, struct mm_kpacket *ret_packet);

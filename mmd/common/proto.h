@@ -53,8 +53,12 @@ static inline const char *mm_driver_name(uint64_t kind)
 /* ---- keeper <-> core ---- */
 
 enum mm_kop {
-	MM_K_TENANT = 1, /* keeper -> core: an accepted tenant connection (1 fd) */
-	MM_K_ADMIN,      /* keeper -> core: an accepted admin connection (1 fd) */
+	/*
+	 * keeper -> core: an accepted tenant connection (1 fd); id: keeper holds a copy as CONN of
+	 * that id until core drops it.
+	 */
+	MM_K_TENANT = 1,
+	MM_K_ADMIN, /* keeper -> core: an accepted admin connection (1 fd) */
 	/*
 	 * keeper -> core: a role was started: role, id, pid; fds: core's end; of a load also the
 	 * tenant's end.
@@ -86,16 +90,44 @@ enum mm_kop {
 	 */
 	MM_K_DOWN,
 	/*
-	 * core -> keeper: close a connection that has ended with passed fds in it (1 fd). Its close
-	 * may sleep, so no role that others need may do it.
+	 * core -> keeper: hold these fds (names, and as many fds). What had the name before is
+	 * closed.
 	 */
-	MM_K_CLOSE,
+	MM_K_HOLD,
 	/*
-	 * core -> keeper: core has closed its copies of all connections sent with MM_K_CLOSE so
-	 * far.
+	 * core -> keeper: close what is held by these names; unknown ones are ignored. flags:
+	 * MM_K_F_ACK, MM_K_F_SLOW; id: a serial number.
 	 */
-	MM_K_CLOSED,
+	MM_K_DROP,
+	/* keeper -> core: the DROP with MM_K_F_ACK and this id, and all before it, are done. */
+	MM_K_DROPPED,
+	/*
+	 * keeper -> core, before all else: names with their fds, which keeper goes on holding. core
+	 * answers each message with TAKEN, so that few fds are unread at a time.
+	 */
+	MM_K_INVENTORY,
+	MM_K_TAKEN,
+	/*
+	 * keeper -> core, behind the names: an xfer, load or spool that the last core had, with
+	 * role, device, id, pid. flags: MM_K_F_ENDED, then result is its wait status, and
+	 * MM_K_F_DOWN.
+	 */
+	MM_K_CHILD,
+	/* keeper -> core: the inventory is complete. id: how many cores there were, with it. */
+	MM_K_END,
+	/* core -> keeper: what the last core had stands again; accept connections. */
+	MM_K_RESUMED,
 };
+
+#define MM_K_F_ACK   1u /* DROP: DROPPED is to follow */
+#define MM_K_F_SLOW  2u /* DROP: the last close of these may sleep, so a child must do it */
+#define MM_K_F_ENDED 4u /* CHILD: it was reaped */
+#define MM_K_F_DOWN  8u /* CHILD: keeper has reported its device as down */
+/*
+ * READY of core: a successor can go on from what keeper holds. Without it the end of core is the
+ * end of mmd.
+ */
+#define MM_K_F_RESUMABLE 16u
 
 enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD, MM_ROLE_SPOOL, MM_ROLE_LOG };
 
@@ -107,10 +139,59 @@ struct mm_kmsg {
 	uint64_t id; /* by role: xfer: its epoch, from 1; load: the load's; spool: the store's */
 	int64_t pid;
 	uint32_t device; /* xfer: index in the configuration's list */
-	uint32_t reserved;
+	uint32_t flags;  /* MM_K_F_* */
 	char text[MM_TEXT_BYTES];
 };
 static_assert(sizeof(struct mm_kmsg) == 264, "ABI");
+
+/* The kind of an fd that keeper holds for core and its successors. */
+enum mm_held_kind {
+	MM_HELD_BEAT = 1, /* keeper's own: struct mm_beat, a page that core writes */
+	MM_HELD_BOOK,     /* core's kept memory */
+	MM_HELD_PAGE,     /* index: the pool; id: the page */
+	MM_HELD_CONN,     /* id: serial number that keeper gave to the connection */
+	MM_HELD_PIDFD,    /* id: that of its connection */
+	MM_HELD_REGION,   /* id: that of its connection; index: enum mm_held_region */
+	MM_HELD_XRING,    /* index: the pool; id: 0 jobs, 1 completions */
+	MM_HELD_STORE,    /* id: the store; index: which of its files */
+	/* core's end of the pair with a role; index: mm_held_peer(); id: as in struct mm_kmsg */
+	MM_HELD_PEER,
+	MM_HELD_GROUP, /* id: the group */
+	MM_HELD_OUTFD, /* an fd that waits to be sent to a tenant; id: a serial number of core */
+	MM_HELD_KINDS,
+};
+
+enum mm_held_region {
+	MM_HELD_TENANT,
+	MM_HELD_MMD,
+	MM_HELD_GATE,
+	MM_HELD_PLAN,
+	MM_HELD_CURSOR,
+	MM_HELD_SWAP,
+};
+
+/* The name of an fd that keeper holds. Different kinds may use the same numbers. */
+struct mm_held_name {
+	uint32_t kind; /* enum mm_held_kind */
+	uint32_t index;
+	uint64_t id;
+};
+static_assert(sizeof(struct mm_held_name) == 16, "ABI");
+
+static inline uint32_t mm_held_peer(enum mm_role role, uint32_t device)
+{
+	return (uint32_t)role << 16 | device;
+}
+
+/*
+ * core writes this in each iteration of its loop, for keeper to see that it works, and for a
+ * successor to see since when there was none.
+ */
+struct mm_beat {
+	uint64_t at_ns;  /* CLOCK_MONOTONIC */
+	uint32_t asleep; /* core waits for events: then at_ns may be old */
+	uint32_t reserved;
+};
 
 /* ---- core <-> xfer: socket ---- */
 

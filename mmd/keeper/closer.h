@@ -8,15 +8,17 @@
  *            user-space file system for as long as its server takes. So keeper forks a child, which
  *            shares the connections, and closes its own copies; the child's exit is the last close.
  *            Sockets do not linger at the exit of a process. A child that does not end is left
- *            alone, and another one takes later connections.
- * Ownership: a connection given to mm_closer_add() is the closer's. Connections that still wait at
- *            mmd's end are left to the end of the process.
+ *            alone, and another one takes later connections. Memory of stores goes the same way:
+ *            to free hundreds of GB takes seconds.
+ * Ownership: a connection given to mm_closer_add() is the closer's, and no other process has a
+ *            copy. The child closes whatever else it shares before it is trusted with the last
+ *            close: else one that hangs would keep all that keeper holds. Connections that still
+ *            wait at mmd's end are left to the end of the process.
  * Threading: keeper's thread; the children are reaped by keeper's own waitpid().
  * Limits:    MM_CLOSER_CHILDREN at once, a new one only when the last has ended or has taken
  *            MM_CLOSER_SLOW_NS; each takes all connections that wait. When MM_CLOSER_FULL wait,
- *            keeper accepts no more connections. Beyond MM_CLOSER_WAITING, for which more must be
- *            on their way to core than a socket holds by default, connections stay open until mmd
- *            ends.
+ *            keeper accepts no more connections. Beyond MM_CLOSER_WAITING connections stay open
+ *            until mmd ends.
  */
 #pragma once
 
@@ -37,20 +39,14 @@ struct mm_closer {
 	unsigned int n_children;
 	int waiting[MM_CLOSER_WAITING];
 	unsigned int n_waiting;
-	unsigned int n_released; /* the first so many of waiting[]: core has closed its copies */
-	uint64_t next_ns;        /* no new child starts before, unless the last has ended */
+	int spared_fd;    /* not closed in a child, because even that may hang; -1: none */
+	uint64_t next_ns; /* no new child starts before, unless the last has ended */
 	/* All children hang, and this was logged; reset when half of them have ended. */
 	bool stuck_reported;
 };
 
-/* Keeps @fd, which is taken over, until mm_closer_release(); -1 is ignored. */
+/* Closes @fd, which is taken over, at the next mm_closer_service(); -1 is ignored. */
 void mm_closer_add(struct mm_closer *closer, int fd);
-
-/*
- * Releases all connections that wait: the giver has closed its copies, so mm_closer_service() may
- * close them.
- */
-void mm_closer_release(struct mm_closer *closer);
 
 /* Notes the end of a child. Return: whether @pid was one. */
 bool mm_closer_reaped(struct mm_closer *closer, pid_t pid);

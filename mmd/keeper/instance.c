@@ -51,7 +51,7 @@ bool mm_instance_start(struct mm_kchan *core, const struct mm_config *config,
 			       .role = instance->role,
 			       .device = instance->device,
 			       .id = instance->id };
-	int fds[MM_KCHAN_FDS] = { -1, -1 };
+	int fds[MM_SPAWN_FDS_MAX] = { -1, -1 };
 	int r = instance_spawn(config, instance, ret_pid, fds);
 
 	if (r < 0) {

@@ -20,8 +20,6 @@
 
 #include "mmd/config/config.h"
 
-#define MM_KEEPER_HELPERS_MAX 256 /* more than core uses: MM_LOADS_MAX + MM_SPOOLS_MAX */
-
 /**
  * mm_keeper_main() - run mmd
  * @config: outlives the call

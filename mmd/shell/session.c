@@ -52,18 +52,20 @@ int mm_session_recv(const struct mm_session *s, void *buf, size_t cap, size_t *r
 
 /*
  * File descriptors that a peer passed and mmd did not receive are closed with the socket; that
- * close may sleep, so it must not be ours. The socket is drained in any case: with unread bytes in
- * it the peer would get a reset before it could read why its connection ends.
+ * close may sleep. Ours is not the last one, because keeper holds a copy until it reads the drop.
+ * The socket is drained in any case: with unread bytes in it the peer would get a reset before it
+ * could read why its connection ends. It ends here, and not by the close, for the same reason.
  */
-static void connection_close(struct mm_shell *shell, int *fd)
+static void connection_close(struct mm_shell *shell, int *fd, uint64_t conn)
 {
+	const struct mm_held_name name = { .kind = MM_HELD_CONN, .id = conn };
+	bool slow;
+
 	if (*fd < 0)
 		return;
-	if (mm_sock_drain(*fd) < 0) {
-		mm_shell_close(shell, *fd);
-		*fd = -1;
-	}
+	slow = mm_sock_drain(*fd) < 0;
 	mm_close_fd(fd);
+	mm_held_drop(&shell->held, name, slow);
 }
 
 /*
@@ -72,7 +74,7 @@ static void connection_close(struct mm_shell *shell, int *fd)
 static void session_disconnect(struct mm_session *s)
 {
 	mm_loop_del(&s->shell->loop, &s->source);
-	connection_close(s->shell, &s->fd);
+	connection_close(s->shell, &s->fd, s->conn);
 	mm_outbox_done(&s->outbox);
 }
 
@@ -371,17 +373,18 @@ static struct mm_session *session_new(struct mm_shell *shell)
 	return NULL;
 }
 
-void mm_session_accept(struct mm_shell *shell, int fd)
+void mm_session_accept(struct mm_shell *shell, int fd, uint64_t conn)
 {
 	struct mm_session *s = shell->ready ? session_new(shell) : NULL;
 	int r;
 
 	if (!s) {
-		connection_close(shell, &fd);
+		connection_close(shell, &fd, conn);
 		return;
 	}
 	s->state = MM_SESSION_HELLO;
 	s->fd = fd;
+	s->conn = conn;
 	s->fds_may_come = !mm_sock_refuses_fds(fd);
 	s->hello_by_ns = mm_now_ns() + MM_HELLO_NS;
 	r = mm_handshake_peer(s);

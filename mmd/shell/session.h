@@ -77,6 +77,7 @@ struct mm_session {
 	struct mm_pool *pool; /* the pool that it lives on; valid from OPEN */
 	uint32_t tenant;      /* its id in the pool's core; valid from OPEN */
 	int fd, pidfd;
+	uint64_t conn;     /* its connection at keeper (held.h) */
 	bool fds_may_come; /* the kernel does not refuse fds that are passed to this socket */
 	struct mm_loop_source source, pid_source;
 	pid_t pid;
@@ -133,8 +134,8 @@ int mm_session_recv(const struct mm_session *session, void *buf, size_t cap, siz
 /* Shows the tenant that core serves it. */
 void mm_session_beat(struct mm_session *session, uint64_t now_ns);
 
-/* Makes a session of an accepted connection, which is taken over. */
-void mm_session_accept(struct mm_shell *shell, int fd);
+/* Makes a session of an accepted connection, which is taken over; keeper holds it as CONN @conn. */
+void mm_session_accept(struct mm_shell *shell, int fd, uint64_t conn);
 
 /* Finds a session by the core's id; NULL when there is none or it was freed. */
 struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant);

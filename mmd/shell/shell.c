@@ -29,20 +29,6 @@ static void keeper_send(struct mm_shell *shell, const struct mm_kmsg *msg)
 		keeper_lost(shell);
 }
 
-/*
- * The channel closes our copy of @fd once the message has left. keeper may have read that message
- * and closed its own copy by then, and ours must not be the last one: keeper therefore waits for
- * the second message before it closes.
- */
-void mm_shell_close(struct mm_shell *shell, int fd)
-{
-	const struct mm_kmsg close = { .op = MM_K_CLOSE }, closed = { .op = MM_K_CLOSED };
-
-	if (mm_kchan_send(&shell->keeper, &close, &fd, 1) < 0)
-		keeper_lost(shell);
-	keeper_send(shell, &closed);
-}
-
 void mm_shell_send_keeper(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id)
 {
 	struct mm_kmsg msg = { .op = op, .role = role, .id = id };
@@ -91,33 +77,35 @@ static struct mm_pool *pool_named(struct mm_shell *shell, const struct mm_kmsg *
 	return &shell->pool[msg->device];
 }
 
-static void shell_on_started(struct mm_shell *shell, const struct mm_kmsg *msg, int *fds)
+static void shell_on_started(struct mm_shell *shell, struct mm_kpacket *packet)
 {
-	if (msg->role == MM_ROLE_XFER) {
-		mm_worker_started(pool_named(shell, msg), msg->id, msg->pid, fds[0]);
-		fds[0] = -1;
-	} else if (msg->role == MM_ROLE_LOAD) {
-		mm_load_started(shell, msg->id, fds[0], fds[1]);
-		fds[0] = fds[1] = -1;
-	} else if (msg->role == MM_ROLE_SPOOL) {
-		mm_spool_started(shell, msg->id, fds[0]);
-		fds[0] = -1;
-	}
+	const struct mm_kmsg *msg = &packet->msg;
+	int fd = mm_kpacket_take(packet, 0), theirs = mm_kpacket_take(packet, 1);
+
+	if (msg->role == MM_ROLE_XFER)
+		mm_worker_started(pool_named(shell, msg), msg->id, msg->pid, fd);
+	else if (msg->role == MM_ROLE_LOAD)
+		mm_load_started(shell, msg->id, fd, theirs);
+	else if (msg->role == MM_ROLE_SPOOL)
+		mm_spool_started(shell, msg->id, fd);
 }
 
-static void keeper_message(struct mm_shell *shell, const struct mm_kmsg *msg, int *fds)
+static void keeper_message(struct mm_shell *shell, struct mm_kpacket *packet)
 {
+	const struct mm_kmsg *msg = &packet->msg;
+
 	switch (msg->op) {
 	case MM_K_TENANT:
-		mm_session_accept(shell, fds[0]);
-		fds[0] = -1;
+		mm_session_accept(shell, mm_kpacket_take(packet, 0), msg->id);
 		break;
 	case MM_K_ADMIN:
-		mm_admin_accept(shell, fds[0]);
-		fds[0] = -1;
+		mm_admin_accept(shell, mm_kpacket_take(packet, 0));
 		break;
 	case MM_K_STARTED:
-		shell_on_started(shell, msg, fds);
+		shell_on_started(shell, packet);
+		break;
+	case MM_K_DROPPED:
+		mm_held_on_dropped(&shell->held, msg);
 		break;
 	case MM_K_GONE:
 		if (msg->role == MM_ROLE_XFER)
@@ -138,20 +126,31 @@ static void keeper_message(struct mm_shell *shell, const struct mm_kmsg *msg, in
 	}
 }
 
+/* There were no fds left for what keeper sent. A connection that was lost so is dropped. */
+static void packet_report_lost(struct mm_shell *shell, const struct mm_kpacket *packet)
+{
+	const struct mm_held_name conn = { .kind = MM_HELD_CONN, .id = packet->msg.id };
+
+	mm_log(MM_LOG_ERROR, "keeper.fds_lost", "op=%u", packet->msg.op);
+	if (packet->msg.op == MM_K_TENANT)
+		mm_held_drop(&shell->held, conn, true);
+}
+
 static void shell_on_keeper(struct mm_loop_source *source, uint32_t events)
 {
 	struct mm_shell *shell = mm_loop_source_owner(source, struct mm_shell, keeper_source);
-	int fds[MM_KCHAN_FDS], r = 0;
-	struct mm_kmsg msg;
+	struct mm_kpacket packet;
+	int r = 0;
 
 	(void)events;
 	for (int i = 0; i < MM_LOOP_BATCH && !shell->stopping; i++) {
-		r = mm_kchan_recv(&shell->keeper, &msg, fds);
-		if (r < 0)
+		r = mm_kchan_recv(&shell->keeper, &packet);
+		if (r == -EMFILE)
+			packet_report_lost(shell, &packet);
+		if (r < 0 && r != -EMFILE)
 			break;
-		keeper_message(shell, &msg, fds);
-		for (size_t f = 0; f < MM_KCHAN_FDS; f++)
-			mm_close_fd(&fds[f]);
+		keeper_message(shell, &packet);
+		mm_kpacket_done(&packet);
 	}
 	if (r == 0 || r == -EAGAIN || r == -EMFILE)
 		r = mm_kchan_flush(&shell->keeper);
@@ -202,6 +201,7 @@ static void shell_iterate(struct mm_shell *shell)
 	uint64_t now = mm_now_ns();
 	bool again = true;
 
+	mm_held_beat(&shell->held, now, false);
 	shell_tick(shell, now);
 	for (int i = 0; i < ITERATION_ROUNDS_MAX && again; i++) {
 		workers_service(shell, now);
@@ -213,6 +213,9 @@ static void shell_iterate(struct mm_shell *shell)
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_ring(&shell->pool[i]);
 	mm_sessions_ring(shell);
+	mm_held_flush(&shell->held);
+	if (shell->held.failed)
+		shell->failed = shell->stopping = true;
 	if (mm_kchan_service(&shell->keeper, now) < 0)
 		keeper_lost(shell);
 	mm_peerlog_tick(&shell->peerlog, now);
@@ -246,6 +249,7 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 		.started_ns = mm_now_ns(),
 	};
 	mm_kchan_init(&shell->keeper, fd);
+	mm_held_init(&shell->held, &shell->keeper);
 	shell->n_pools = mm_config_devices(config);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_init(&shell->pool[i], shell, i);
@@ -260,7 +264,10 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	shell->fd_budget.max = (uint32_t)MM_MIN(shell->fds_max / 4, (uint64_t)FDS_FLYING_MAX);
 	r = mm_loop_init(&shell->loop);
 	if (r == 0)
+		r = mm_held_receive(&shell->held);
+	if (r == 0)
 		r = mm_loop_add(&shell->loop, &shell->keeper_source, fd, EPOLLIN, shell_on_keeper);
+	shell->stopping |= shell->held.stop_came;
 	return r;
 }
 
@@ -276,6 +283,8 @@ static void shell_done(struct mm_shell *shell)
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_done(&shell->pool[i]);
 	mm_loop_del(&shell->loop, &shell->keeper_source);
+	mm_held_flush(&shell->held);
+	mm_held_done(&shell->held);
 	mm_kchan_done(&shell->keeper);
 	mm_loop_done(&shell->loop);
 }
@@ -288,6 +297,7 @@ int mm_shell_main(int fd, const struct mm_config *config)
 	for (uint32_t i = 0; r == 0 && i < shell.n_pools; i++)
 		mm_worker_start(&shell.pool[i]);
 	while (r == 0 && !shell.stopping) {
+		mm_held_beat(&shell.held, mm_now_ns(), true);
 		r = mm_loop_run_once(&shell.loop, shell_deadline(&shell));
 		shell_iterate(&shell);
 	}

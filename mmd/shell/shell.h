@@ -21,6 +21,7 @@
 #include "mmd/common/kchan.h"
 #include "mmd/common/loop.h"
 #include "mmd/shell/groups.h"
+#include "mmd/shell/held.h"
 #include "mmd/shell/peerlog.h"
 #include "mmd/shell/pool.h"
 #include "mmd/shell/quota.h"
@@ -33,6 +34,7 @@ struct mm_shell {
 	struct mm_loop loop;
 	struct mm_kchan keeper;
 	struct mm_loop_source keeper_source;
+	struct mm_held held;
 	struct mm_pool pool[MM_DEVICES_MAX]; /* in the order of the configuration */
 	uint32_t n_pools;
 	struct mm_stores stores;
@@ -65,9 +67,6 @@ void mm_shell_send_keeper(struct mm_shell *shell, enum mm_kop op, enum mm_role r
 void mm_shell_send_keeper_xfer(struct mm_pool *pool, enum mm_kop op);
 /* Sends the lock of the pool's device for keeper to hold; @fds are taken over. */
 void mm_shell_send_keeper_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file);
-
-/* Passes a connection (taken over) to keeper, which closes it in a process that may sleep there. */
-void mm_shell_close(struct mm_shell *shell, int fd);
 
 /* Ends mmd because it cannot go on; keeper prints the sentence. */
 void mm_shell_fail(struct mm_shell *shell, const char *fmt, ...) MM_PRINTF(2, 3);

@@ -45,13 +45,12 @@ static void ends_done(struct ends *e)
 
 static void message_arrives(struct ends *e, uint64_t id)
 {
-	int fds[MM_KCHAN_FDS];
-	struct mm_kmsg msg;
+	struct mm_kpacket packet;
 
-	assert_int_equal(mm_kchan_recv(&e->theirs, &msg, fds), 0);
-	assert_int_equal(msg.id, id);
-	for (size_t i = 0; i < MM_KCHAN_FDS; i++)
-		mm_close_fd(&fds[i]);
+	assert_int_equal(mm_kchan_recv(&e->theirs, &packet), 0);
+	assert_int_equal(packet.msg.id, id);
+	assert_int_equal(packet.n_names, 0);
+	mm_kpacket_done(&packet);
 }
 
 /* A full socket is waited for with EPOLLOUT; once all is sent, nothing is waited for. */
