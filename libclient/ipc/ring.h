@@ -13,6 +13,7 @@
  * Threading: one thread at a time per end. The two ends are in different threads or processes:
  *              A1 producer acquires head  <- R2 consumer releases head: slots are free again
  *              A2 consumer acquires tail  <- R1 producer releases tail: slots are complete
+ * Model:     tests/model/ring.pml has both ends with their doorbell.
  * Limits:    capacity is a power of two; cursors are free-running and wrap at 2^32.
  */
 #pragma once

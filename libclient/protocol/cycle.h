@@ -12,7 +12,8 @@
  *             report has acts of its own, so the caller has the memory for acts. A driver that
  *             keeps state of its own per slot drops it on MM_CYCLE_NEW.
  * Kills:      a driver may die between any two acts. The gates and the cursors remain; the order of
- *             the acts lets mm_cycle_resume() go on from there (Documentation/protocol.md).
+ *             the acts lets mm_cycle_resume() go on from there (Documentation/protocol.md;
+ *             tests/model/gates.pml has a slot with all kills).
  * Plans:      a plan here is a view: its lists of layers and pages are the driver's, and neither
  *             move nor change while the plan is in force. A copy that goes on over a replan reads
  *             the page list that it was begun with, so the driver copies the next plan over the old

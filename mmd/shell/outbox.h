@@ -8,7 +8,7 @@
  *             takes the batches of the socket, then the events up to that tail; so no event names a
  *             page whose fd has not arrived. While a tenant cannot take a batch in it reads no
  *             event, and none is pushed; the batch is sent again. A tenant that reads nothing
- *             delays only itself.
+ *             delays only itself. tests/model/outbox.pml has these orders, with core's death.
  * Ownership:  borrows socket, ring, map table and the pool's page fds; owns single fds in the
  *             queue.
  * Threading:  core's thread.
