@@ -11,11 +11,8 @@
 #include "libclient/support/clock.h"
 #include "mmd/shell/shell.h"
 
-static void session_end_if_behind(struct mm_session *s, int r)
-{
-	if (r < 0)
-		mm_session_end(s, "it takes too little of what is sent to it");
-}
+/* Serials of items that are put for an action: one for each item. */
+#define SERIAL_SHIFT 8
 
 static void action_gate_write(struct mm_session *s, const struct mm_action *a)
 {
@@ -108,10 +105,10 @@ static void action_perform_connected(struct mm_session *s, const struct mm_actio
 	if (s->state != MM_SESSION_OPEN || s->ending)
 		return;
 	if (a->kind == MM_ACT_FDS) {
-		session_end_if_behind(s, mm_outbox_put_page(&s->outbox, a->page, a->msg.epoch));
+		mm_session_page(s, a->page, a->msg.epoch);
 	} else if (a->kind == MM_ACT_MAP) {
 		mm_assert(a->entry < MM_MAP_ENTRIES);
-		session_end_if_behind(s, mm_outbox_put_map(&s->outbox, a->entry, value));
+		mm_session_map(s, a->entry, value);
 	} else if (a->kind == MM_ACT_EVENT) {
 		mm_session_event(s, &a->msg);
 	} else if (a->kind == MM_ACT_KICK) {
@@ -169,10 +166,23 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 
 static void actions_perform(struct mm_pool *pool)
 {
+	struct mm_pool_kept *kept = pool->kept;
+	uint64_t serial = pool->shell->serial;
 	struct mm_action action;
 
-	while (mm_core_next(pool->core, &action))
+	while (mm_core_next(pool->core, &action)) {
+		pool->shell->serial = (kept->performed + 1) << SERIAL_SHIFT;
 		action_perform(pool, &action);
+		mm_kept_publish(&kept->performed, kept->performed + 1);
+	}
+	pool->shell->serial = serial;
+}
+
+/* The request is taken from its ring when it cannot be lost any more. */
+static void source_take(struct mm_shell *shell, const struct mm_event_source *source)
+{
+	if (source && source->place)
+		mm_ring_drop(&shell->session[source->place - 1].requests);
 }
 
 void mm_pool_event(struct mm_pool *pool, const struct mm_event *event,
@@ -180,7 +190,7 @@ void mm_pool_event(struct mm_pool *pool, const struct mm_event *event,
 {
 	struct mm_event_result result;
 
-	(void)source;
+	source_take(pool->shell, source);
 	mm_core_event(pool->core, event, &result);
 	actions_perform(pool);
 	if (ret_result)

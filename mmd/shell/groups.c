@@ -166,9 +166,7 @@ static int rank_add(struct mm_session *s, struct mm_shell_group *g, const struct
 	fd = fcntl(g->region.fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	r = mm_outbox_put_fd(&s->outbox, MM_FD_GROUP, fd);
-	if (r < 0)
-		return r;
+	mm_session_fd(s, MM_FD_GROUP, fd);
 	g->session[join->rank] = s;
 	r = mm_group_add(&g->group, join->rank, s->pool->core, s->tenant);
 	if (r < 0) {

@@ -138,13 +138,15 @@ static void session_init_rings(struct mm_session *s)
 {
 	struct mm_tenant_region *theirs = s->tenant_region.base;
 	struct mm_mmd_region *ours = s->mmd_region.base;
+	uint32_t place = (uint32_t)(s - s->shell->session);
 
-	ours->state.generation = 1;
+	ours->state.generation = s->shell->kept.front->head.generation;
 	mm_session_beat(s, mm_now_ns());
 	mm_ring_init(&s->requests, theirs->sq, MM_SQ_SLOTS, &ours->sq_head, &theirs->sq_tail);
 	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
-	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->pool->worker.page_fd,
-		       &s->shell->fd_budget);
+	mm_ring_keep(&s->requests, &s->kept->sq_head);
+	mm_outbox_init(&s->outbox, mm_kept_outbox(&s->shell->kept, place), s->fd, &s->events,
+		       ours->map, s->pool->worker.page_fd, &s->shell->fd_budget);
 	s->outbox.owns_page = session_owns_page;
 	s->outbox.owner = s;
 }
@@ -185,14 +187,16 @@ static int session_join(struct mm_session *s, const struct mm_hello *hello)
 	};
 	struct mm_event_result result;
 
+	s->features = event.join.features;
+	memcpy(s->name, hello->name, sizeof(s->name));
+	mm_session_note(s);
+	session_init_rings(s);
 	/* It leaves no actions, which would not find the session yet. */
 	mm_pool_event(s->pool, &event, NULL, &result);
 	if (result.r != 0)
 		return -EUSERS;
 	s->tenant = result.tenant;
-	s->state = MM_SESSION_OPEN;
-	s->features = event.join.features;
-	memcpy(s->name, hello->name, sizeof(s->name));
+	mm_session_set_state(s, MM_SESSION_OPEN);
 	s->idle_by_ns = mm_quota_is_ours(s) || !s->shell->config->idle_ms
 				? UINT64_MAX
 				: mm_now_ns() + s->shell->config->idle_ms * MM_NS_PER_MS;
@@ -287,7 +291,6 @@ static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 	if (r < 0)
 		return hello_refuse(s, r,
 				    "mmd is out of memory or file descriptors; try again later");
-	session_init_rings(s);
 	r = session_join(s, hello);
 	if (r < 0)
 		return hello_refuse(

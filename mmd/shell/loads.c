@@ -597,8 +597,7 @@ void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd)
 		return;
 	}
 	mm_session_reply(s, s->open_user_data, MM_OP_MODEL_OPEN, 0);
-	if (mm_outbox_put_fd(&s->outbox, MM_FD_LOAD, tenant_fd) < 0)
-		mm_session_end(s, "it takes too little of what is sent to it");
+	mm_session_fd(s, MM_FD_LOAD, tenant_fd);
 }
 
 /* ---- the end of a load ---- */
@@ -630,10 +629,11 @@ static void model_loaded(struct mm_session *s, const struct mm_load *load)
 	struct mm_event_result result;
 	int fd = fcntl(store->fd, F_DUPFD_CLOEXEC, 0);
 
-	if (fd < 0 || mm_outbox_put_fd(&s->outbox, MM_FD_STORE, fd) < 0) {
+	if (fd < 0) {
 		mm_session_end(s, "its store could not be sent");
 		return;
 	}
+	mm_session_fd(s, MM_FD_STORE, fd);
 	store->refs++;
 	s->store = store;
 	s->load_read_bytes = load->read_bytes;

@@ -9,8 +9,12 @@
  *             page whose fd has not arrived. While a tenant cannot take a batch in it reads no
  *             event, and none is pushed; the batch is sent again. A tenant that reads nothing
  *             delays only itself. tests/model/outbox.pml has these orders, with core's death.
- * Ownership:  borrows socket, ring, map table and the pool's page fds; owns single fds in the
- *             queue.
+ * Kept:       the queue, the batch and its number are in memory that outlives core (kept.h). Each
+ *             step is one store, so that a successor goes on where core died (mm_outbox_resume()).
+ *             If it puts what core may have put before its death, it finds that by its serial. A
+ *             batch that may have been sent is sent again with its number; the tenant takes it
+ *             once.
+ * Ownership:  borrows socket, ring, map table and the pool's page fds; owns single fds that wait.
  * Threading:  core's thread.
  * Invariants: at most one batch is unacknowledged. Fds that were not received yet count against one
  *             limit of the kernel, so all outboxes share one budget. A batch takes a small part of
@@ -25,7 +29,6 @@
 
 #include "libclient/ipc/ring.h"
 #include "mm/abi.h"
-#include "mmd/common/fifo.h"
 
 #define MM_OUTBOX_ITEMS    (6 * MM_MAP_ENTRIES)
 #define MM_OUTBOX_EVENTS   65536
@@ -74,7 +77,13 @@ struct mm_fd_budget {
 	uint32_t used, max; /* fds in unacknowledged batches */
 };
 
+/* Single fds by enum mm_fd_kind; of each kind one can wait, and a later one takes its place. */
+#define MM_OUTBOX_FDS (MM_FD_GROUP + 1)
+/* Items among which mm_outbox_has() searches: all that was put for one action or request. */
+#define MM_OUTBOX_RECENT 8
+
 struct mm_outbox {
+	struct mm_outbox_kept *kept; /* NULL: there is no tenant */
 	int sock;
 	struct mm_ring *ring;
 	uint32_t *map;
@@ -85,49 +94,58 @@ struct mm_outbox {
 	bool (*owns_page)(const void *owner, uint32_t page);
 	const void *owner;
 	struct mm_fd_budget *budget;
-	struct mm_fifo items;
-	struct mm_fifo events;
-	struct mm_fd_batch batch; /* the batch under way; it has batch.count fds */
-	int single_fd;            /* the fd of a batch that has no pages; -1 = none */
-	uint64_t seq;
-	uint64_t acked; /* number of the last batch that was answered; an answer may come again */
-	bool unacked;   /* sent, not acknowledged yet */
-	bool again;     /* the batch must be sent (again) */
-	uint32_t resends;
-	bool want_write;   /* the socket was full */
-	bool bell;         /* the ring has new events: ring the doorbell */
-	uint64_t retry_ns; /* when to flush again; UINT64_MAX = no timer */
+	int fd[MM_OUTBOX_FDS]; /* -1 = none */
+	uint32_t fd_gone;      /* a bit for each kind whose fd was acknowledged or is gone */
+	bool maybe_sent;       /* the batch may have been sent by a predecessor */
+	bool want_write;       /* the socket was full */
+	bool bell;             /* the ring has new events: ring the doorbell */
+	uint64_t retry_ns;     /* when to flush again; UINT64_MAX = no timer */
+	/* items_tail and events_put when the memory behind them was last given back */
+	uint32_t items_released, events_released;
 };
 
 /**
  * mm_outbox_init() - an empty outbox
  * @box:     written
+ * @kept:    its memory; NULL: there is no tenant yet
  * @sock:    of the connection
  * @ring:    producer's end of the event ring
  * @map:     MM_MAP_ENTRIES
  * @page_fd: by page id
  * @budget:  shared by all outboxes
  */
-void mm_outbox_init(struct mm_outbox *box, int sock, struct mm_ring *ring, uint32_t *map,
-		    const int *page_fd, struct mm_fd_budget *budget);
+void mm_outbox_init(struct mm_outbox *box, struct mm_outbox_kept *kept, int sock,
+		    struct mm_ring *ring, uint32_t *map, const int *page_fd,
+		    struct mm_fd_budget *budget);
+
+/* As mm_outbox_init(), with what a core that has died left in @kept. */
+void mm_outbox_resume(struct mm_outbox *box, struct mm_outbox_kept *kept, int sock,
+		      struct mm_ring *ring, uint32_t *map, const int *page_fd,
+		      struct mm_fd_budget *budget);
 void mm_outbox_done(struct mm_outbox *box);
 
-/* Append to the queue. Return: 0; -ENOBUFS the tenant is too far behind; -ENOMEM. */
-int mm_outbox_put_page(struct mm_outbox *box, uint32_t page, uint64_t epoch);
-int mm_outbox_put_map(struct mm_outbox *box, uint32_t entry, uint32_t value);
-int mm_outbox_put_event(struct mm_outbox *box, const struct mm_msg *msg);
+/*
+ * Append to the queue. @serial: of what is done, by which mm_outbox_has() finds it; 0: none.
+ * Return: 0; -ENOBUFS the tenant is too far behind.
+ */
+int mm_outbox_put_page(struct mm_outbox *box, uint32_t page, uint64_t epoch, uint64_t serial);
+int mm_outbox_put_map(struct mm_outbox *box, uint32_t entry, uint32_t value, uint64_t serial);
+int mm_outbox_put_event(struct mm_outbox *box, const struct mm_msg *msg, uint64_t serial);
 /* @fd is taken over in any case. */
-int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd);
+int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd, uint64_t serial);
+
+/* Whether one of the last items that were put has this serial. */
+bool mm_outbox_has(const struct mm_outbox *box, uint64_t serial);
 
 /**
  * mm_outbox_flush() - send what can be sent now
  * @box:    any
  * @now_ns: CLOCK_MONOTONIC
  *
- * Sets want_write, bell and retry_ns. A page that the tenant has given back before its fd was sent
- * is skipped, since it may be another tenant's by now. Return: 0; MM_E_PROTOCOL the tenant broke
- * its ring's rules; -ECONNRESET; -EBADF a page without an fd, or a batch that is to be sent again
- * has a page that is not the tenant's any more; other negative errno of the socket.
+ * Sets want_write, bell, retry_ns and fd_gone. A page that the tenant has given back before its fd
+ * was sent is skipped, since it may be another tenant's by now. Return: 0; MM_E_PROTOCOL the tenant
+ * broke its ring's rules; -ECONNRESET; -EBADF a page without an fd, or a batch that the tenant
+ * could not take has a page that is not the tenant's any more; other negative errno of the socket.
  */
 int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns);
 

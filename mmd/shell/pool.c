@@ -15,6 +15,7 @@ void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index)
 {
 	*pool = (struct mm_pool){
 		.shell = shell,
+		.kept = &shell->kept.front->pool[index],
 		.index = index,
 		.ordinal = mm_config_at(&shell->config->device, index),
 	};

@@ -41,6 +41,7 @@ struct mm_pool_kept {
 
 struct mm_pool {
 	struct mm_shell *shell;
+	struct mm_pool_kept *kept;
 	uint32_t index;       /* in shell->pool[] and in the configuration's lists */
 	uint64_t ordinal;     /* the driver's number for the device, in mmd's environment */
 	struct mm_core *core; /* NULL until the device is known */

@@ -19,10 +19,18 @@
 #define DOORBELLS_PER_WAKEUP   64
 #define REQUESTS_PER_ITERATION 64
 
+/* Serials of items that are put for a request differ from those of actions (actions.c). */
+#define SERIAL_OF_REQUEST (UINT64_C(1) << 63)
+#define SERIAL_SHIFT      8
+
 static void session_clear(struct mm_shell *shell, struct mm_session *s)
 {
+	struct mm_session_kept *kept = &shell->kept.front->session[s - shell->session];
+
+	mm_kept_publish(&kept->state, MM_SESSION_FREE);
 	*s = (struct mm_session){
 		.shell = shell,
+		.kept = kept,
 		.fd = -1,
 		.pidfd = -1,
 		.source = MM_LOOP_SOURCE_NULL,
@@ -34,12 +42,11 @@ static void session_clear(struct mm_shell *shell, struct mm_session *s)
 		.cursor_region = MM_REGION_NULL,
 		.swap_region = MM_REGION_NULL,
 	};
-	mm_outbox_init(&s->outbox, -1, NULL, NULL, NULL, &shell->fd_budget);
+	mm_outbox_init(&s->outbox, NULL, -1, NULL, NULL, NULL, &shell->fd_budget);
 }
 
 void mm_sessions_init(struct mm_shell *shell)
 {
-	shell->n_sessions = shell->n_pools * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX;
 	MM_FOREACH_SESSION(shell, s)
 		session_clear(shell, s);
 }
@@ -149,10 +156,36 @@ struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_poo
 	return many == 1 ? found : NULL;
 }
 
+void mm_session_note(struct mm_session *s)
+{
+	struct mm_session_kept *kept = s->kept;
+
+	memset(kept, 0, sizeof(*kept));
+	kept->pool = s->pool->index;
+	kept->pid = s->pid;
+	kept->uid = s->uid;
+	kept->gid = s->gid;
+	kept->account = s->account;
+	kept->features = s->features;
+	memcpy(kept->name, s->name, sizeof(kept->name));
+	memcpy(kept->token, s->token, sizeof(kept->token));
+	mm_kept_publish(&kept->state, MM_SESSION_JOINING);
+}
+
+void mm_session_set_state(struct mm_session *s, enum mm_session_state state)
+{
+	s->state = state;
+	s->kept->tenant = s->tenant;
+	mm_kept_publish(&s->kept->state, state);
+}
+
 void mm_session_end(struct mm_session *s, const char *reason)
 {
-	if (s->fd >= 0 && !s->ending)
-		s->ending = reason;
+	if (s->fd < 0 || s->ending)
+		return;
+	snprintf(s->kept->end_reason, sizeof(s->kept->end_reason), "%s", reason);
+	mm_kept_publish(&s->kept->ending, 1u);
+	s->ending = s->kept->end_reason;
 }
 
 bool mm_session_may_log(struct mm_session *s)
@@ -172,9 +205,56 @@ void mm_sessions_end(struct mm_pool *pool, const char *reason)
 
 /* ---- to the tenant ---- */
 
+/*
+ * The serial of the next item for this tenant, 0 if it needs none. False: the item is there
+ * already.
+ */
+static bool session_item_begin(const struct mm_session *s, uint64_t *ret_serial)
+{
+	struct mm_shell *shell = s->shell;
+
+	*ret_serial = shell->serial ? shell->serial++ : 0;
+	return !shell->repeats || !mm_outbox_has(&s->outbox, *ret_serial);
+}
+
+static void session_end_if_behind(struct mm_session *s, int r)
+{
+	if (r < 0)
+		mm_session_end(s, "it takes too little of what is sent to it");
+}
+
+void mm_session_page(struct mm_session *s, uint32_t page, uint64_t epoch)
+{
+	uint64_t serial;
+
+	if (session_item_begin(s, &serial))
+		session_end_if_behind(s, mm_outbox_put_page(&s->outbox, page, epoch, serial));
+}
+
+void mm_session_map(struct mm_session *s, uint32_t entry, uint32_t value)
+{
+	uint64_t serial;
+
+	if (session_item_begin(s, &serial))
+		session_end_if_behind(s, mm_outbox_put_map(&s->outbox, entry, value, serial));
+}
+
+void mm_session_fd(struct mm_session *s, enum mm_fd_kind kind, int fd)
+{
+	uint64_t serial;
+
+	if (session_item_begin(s, &serial))
+		session_end_if_behind(s, mm_outbox_put_fd(&s->outbox, kind, fd, serial));
+	else
+		mm_close_fd(&fd);
+}
+
 void mm_session_event(struct mm_session *s, const struct mm_msg *msg)
 {
-	if (s->state == MM_SESSION_OPEN && mm_outbox_put_event(&s->outbox, msg) < 0)
+	uint64_t serial;
+
+	if (s->state == MM_SESSION_OPEN && session_item_begin(s, &serial) &&
+	    mm_outbox_put_event(&s->outbox, msg, serial) < 0)
 		mm_session_end(s, "it takes no events");
 }
 
@@ -197,14 +277,21 @@ static void model_open(struct mm_session *s, const struct mm_msg *msg)
 		s->open_user_data = msg->user_data;
 }
 
+struct mm_event_source mm_session_source(const struct mm_session *s)
+{
+	return (struct mm_event_source){ .place = (uint32_t)(s - s->shell->session) + 1,
+					 .position = s->requests.mine };
+}
+
 static int session_core_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *msg)
 {
 	const struct mm_event event = {
 		.kind = MM_EVENT_REQUEST, .tenant = s->tenant, .now_ns = now_ns, .msg = *msg
 	};
+	const struct mm_event_source source = mm_session_source(s);
 	struct mm_event_result result;
 
-	mm_pool_event(s->pool, &event, NULL, &result);
+	mm_pool_event(s->pool, &event, &source, &result);
 	return result.r;
 }
 
@@ -250,7 +337,9 @@ static void requests_handle(struct mm_session *s, unsigned int max)
 
 	s->busy = false;
 	for (unsigned int i = 0; i < max && s->state == MM_SESSION_OPEN && !s->ending; i++) {
-		r = mm_ring_pop(&s->requests, &msg);
+		uint32_t position = s->requests.mine;
+
+		r = mm_ring_peek(&s->requests, &msg);
 		if (r == MM_E_EMPTY)
 			return;
 		wrong = r ? "impossible ring cursor" : mm_request_check(&msg);
@@ -258,7 +347,12 @@ static void requests_handle(struct mm_session *s, unsigned int max)
 			mm_session_end(s, wrong);
 			return;
 		}
+		s->shell->serial = SERIAL_OF_REQUEST | (uint64_t)position << SERIAL_SHIFT;
 		request_handle(s, &msg);
+		s->shell->serial = 0;
+		/* One that is an event was taken with it; the session may be gone by now. */
+		if (s->state != MM_SESSION_FREE && s->requests.mine == position)
+			mm_ring_drop(&s->requests);
 	}
 	s->busy = s->state == MM_SESSION_OPEN && !s->ending;
 }
@@ -421,7 +515,7 @@ static void session_close(struct mm_session *s)
 		       s->name, s->ending);
 	reason_send(s, s->ending);
 	session_disconnect(s);
-	s->state = MM_SESSION_CLOSED;
+	mm_session_set_state(s, MM_SESSION_CLOSED);
 	s->ending = NULL;
 	s->busy = false;
 	mm_session_group_leave(s, true);

@@ -28,6 +28,7 @@
 #include "libclient/ipc/ring.h"
 #include "mmd/core/core.h"
 #include "mmd/common/loop.h"
+#include "mmd/shell/actions.h"
 #include "mmd/shell/outbox.h"
 #include "mmd/common/proto.h"
 
@@ -73,6 +74,7 @@ struct mm_session_kept {
 
 struct mm_session {
 	struct mm_shell *shell;
+	struct mm_session_kept *kept;
 	enum mm_session_state state;
 	struct mm_pool *pool; /* the pool that it lives on; valid from OPEN */
 	uint32_t tenant;      /* its id in the pool's core; valid from OPEN */
@@ -163,13 +165,28 @@ bool mm_session_may_log(struct mm_session *session);
 			mm_log(__VA_ARGS__);     \
 	} while (0)
 
+/* The request that is being handled, as the source of an event. */
+struct mm_event_source mm_session_source(const struct mm_session *session);
+
 /* Calls mm_session_end() for all sessions of a pool. */
 void mm_sessions_end(struct mm_pool *pool, const char *reason);
 
 /* Frees the session; the core has freed its tenant. */
 void mm_session_release(struct mm_session *session);
 
-/* Queues an event for the tenant; a tenant that has no room for it is ended. */
+/* Writes to the book what the core is going to be asked about: the session is JOINING there. */
+void mm_session_note(struct mm_session *session);
+/* Sets the state, also in the book. */
+void mm_session_set_state(struct mm_session *session, enum mm_session_state state);
+
+/*
+ * Queue something for the tenant, unless it is there already because a core that died has done so;
+ * a tenant that has no room for it is ended.
+ */
+void mm_session_page(struct mm_session *session, uint32_t page, uint64_t epoch);
+void mm_session_map(struct mm_session *session, uint32_t entry, uint32_t value);
+/* @fd is taken over in any case. */
+void mm_session_fd(struct mm_session *session, enum mm_fd_kind kind, int fd);
 void mm_session_event(struct mm_session *session, const struct mm_msg *msg);
 
 /* Queues the answer to a request that the shell handles. */

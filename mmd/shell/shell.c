@@ -246,18 +246,25 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 		.config = config,
 		.loop = MM_LOOP_NULL,
 		.keeper_source = MM_LOOP_SOURCE_NULL,
+		.kept = MM_KEPT_NULL,
 		.started_ns = mm_now_ns(),
 	};
 	mm_kchan_init(&shell->keeper, fd);
 	mm_held_init(&shell->held, &shell->keeper);
 	shell->n_pools = mm_config_devices(config);
-	for (uint32_t i = 0; i < shell->n_pools; i++)
-		mm_pool_init(&shell->pool[i], shell, i);
 	mm_stores_init(shell);
 	mm_spools_init(shell);
-	mm_sessions_init(shell);
 	mm_admin_init(shell);
 	mm_peerlog_init(&shell->peerlog);
+	shell->n_sessions = shell->n_pools * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX;
+	r = mm_kept_create(shell->n_pools, shell->n_sessions, &shell->kept);
+	if (r < 0) {
+		shell->n_sessions = shell->n_pools = 0;
+		return r;
+	}
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_pool_init(&shell->pool[i], shell, i);
+	mm_sessions_init(shell);
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return -errno;
 	shell->fds_max = files.rlim_cur;
@@ -286,6 +293,7 @@ static void shell_done(struct mm_shell *shell)
 	mm_held_flush(&shell->held);
 	mm_held_done(&shell->held);
 	mm_kchan_done(&shell->keeper);
+	mm_kept_done(&shell->kept);
 	mm_loop_done(&shell->loop);
 }
 

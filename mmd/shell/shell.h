@@ -22,6 +22,7 @@
 #include "mmd/common/loop.h"
 #include "mmd/shell/groups.h"
 #include "mmd/shell/held.h"
+#include "mmd/shell/kept.h"
 #include "mmd/shell/peerlog.h"
 #include "mmd/shell/pool.h"
 #include "mmd/shell/quota.h"
@@ -35,6 +36,14 @@ struct mm_shell {
 	struct mm_kchan keeper;
 	struct mm_loop_source keeper_source;
 	struct mm_held held;
+	struct mm_kept kept;
+	/*
+	 * The serial of the next item that is put into an outbox, for the action or request that is
+	 * being done; 0: none is.
+	 */
+	uint64_t serial;
+	/* A core that died may have done the same: items may be there already. */
+	bool repeats;
 	struct mm_pool pool[MM_DEVICES_MAX]; /* in the order of the configuration */
 	uint32_t n_pools;
 	struct mm_stores stores;

@@ -102,6 +102,7 @@ int mm_session_swap_request(struct mm_session *s, uint64_t now_ns, const struct 
 					.now_ns = now_ns,
 					.msg = *msg,
 					.pieces = pieces };
+	const struct mm_event_source source = mm_session_source(s);
 	struct mm_event_result result;
 	int r;
 
@@ -114,7 +115,7 @@ int mm_session_swap_request(struct mm_session *s, uint64_t now_ns, const struct 
 	if (msg->arg[0] >= MM_SWAP_LOTS || msg->arg[1] > MM_SWAP_PIECES)
 		return MM_E_PROTOCOL;
 	lot_copy(s, msg->arg[0], msg->arg[1], pieces);
-	mm_pool_event(s->pool, &event, NULL, &result);
+	mm_pool_event(s->pool, &event, &source, &result);
 	return result.r;
 }
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "libclient/ipc/sock.h"
 #include "libclient/base/base.h"
@@ -29,6 +30,7 @@ struct rig {
 	int page_fd[PAGES];
 	struct mm_fd_budget budget;
 	struct mm_outbox box;
+	struct mm_outbox_kept *kept;
 	int fds_at_start;
 };
 
@@ -52,7 +54,11 @@ static int setup(void **state)
 	for (size_t i = 0; i < PAGES; i++)
 		rig->page_fd[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
 	rig->budget.max = 1024;
-	mm_outbox_init(&rig->box, rig->sock[0], &rig->out, rig->map, rig->page_fd, &rig->budget);
+	rig->kept = mmap(NULL, sizeof(*rig->kept), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(rig->kept != MAP_FAILED);
+	mm_outbox_init(&rig->box, rig->kept, rig->sock[0], &rig->out, rig->map, rig->page_fd,
+		       &rig->budget);
 	*state = rig;
 	return 0;
 }
@@ -62,6 +68,7 @@ static int teardown(void **state)
 	struct rig *rig = *state;
 
 	mm_outbox_done(&rig->box);
+	munmap(rig->kept, sizeof(*rig->kept));
 	assert_int_equal(rig->budget.used, 0);
 	for (size_t i = 0; i < PAGES; i++)
 		mm_close_fd(&rig->page_fd[i]);
@@ -76,13 +83,13 @@ static void put_event(struct rig *rig, uint64_t chunk)
 {
 	struct mm_msg msg = { .opcode = MM_EV_KV_GRANT, .arg[0] = chunk };
 
-	assert_int_equal(mm_outbox_put_event(&rig->box, &msg), 0);
+	assert_int_equal(mm_outbox_put_event(&rig->box, &msg, 0), 0);
 }
 
 static void put_pages(struct rig *rig, uint32_t first, uint32_t n, uint64_t epoch)
 {
 	for (uint32_t i = first; i < first + n; i++)
-		assert_int_equal(mm_outbox_put_page(&rig->box, i, epoch), 0);
+		assert_int_equal(mm_outbox_put_page(&rig->box, i, epoch, 0), 0);
 }
 
 /* Receives the batch under way. Return: the number of its fds; 0 = there is none. */
@@ -155,10 +162,10 @@ static void test_order(void **state)
 	struct mm_fd_batch b;
 
 	put_pages(rig, 3, 2, 9);
-	assert_int_equal(mm_outbox_put_map(&rig->box, 7, 4), 0);
+	assert_int_equal(mm_outbox_put_map(&rig->box, 7, 4, 0), 0);
 	put_event(rig, 1);
 	put_pages(rig, 5, 1, 10);
-	assert_int_equal(mm_outbox_put_map(&rig->box, 8, 6), 0);
+	assert_int_equal(mm_outbox_put_map(&rig->box, 8, 6, 0), 0);
 	put_event(rig, 2);
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_int_equal(batch(rig, &b), 2);
@@ -190,7 +197,7 @@ static void test_nothing_passes_a_batch_that_comes_again(void **state)
 	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
 	assert_int_equal(batch(rig, &b), 3);
 	assert_int_equal(mm_outbox_ack(&rig->box, b.seq, -EMFILE, now), 0);
-	assert_int_equal(mm_outbox_put_map(&rig->box, 7, 4), 0);
+	assert_int_equal(mm_outbox_put_map(&rig->box, 7, 4, 0), 0);
 	put_event(rig, 1);
 	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
 	assert_int_equal(rig->map[7], 0);
@@ -218,7 +225,7 @@ static void test_batches(void **state)
 	uint32_t chunk = 0;
 
 	for (uint32_t i = 0; i < 79; i++) {
-		assert_int_equal(mm_outbox_put_map(&rig->box, i, i + 1), 0);
+		assert_int_equal(mm_outbox_put_map(&rig->box, i, i + 1, 0), 0);
 		put_pages(rig, i, 1, i < 70 ? 1 : 2);
 		put_event(rig, i + 1);
 	}
@@ -286,9 +293,9 @@ static void test_bad_acks(void **state)
 	assert_int_equal(batch(rig, &b), 1);
 	assert_int_equal(b.seq, 2);
 	assert_int_equal(mm_outbox_ack(&rig->box, 1, 0, 0), 0);
-	assert_true(rig->box.unacked);
+	assert_int_equal(rig->kept->batch_state, MM_BATCH_UNACKED);
 	assert_int_equal(mm_outbox_ack(&rig->box, 2, 0, 0), 0);
-	assert_false(rig->box.unacked);
+	assert_int_equal(rig->kept->batch_state, MM_BATCH_NONE);
 }
 
 /*
@@ -339,8 +346,8 @@ static void test_single_fd(void **state)
 	struct mm_fd_batch b;
 
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(mm_outbox_put_fd(&rig->box, MM_FD_STORE,
-						  open("/dev/null", O_RDONLY | O_CLOEXEC)),
+		assert_int_equal(mm_outbox_put_fd(&rig->box, i ? MM_FD_GROUP : MM_FD_STORE,
+						  open("/dev/null", O_RDONLY | O_CLOEXEC), 0),
 				 0);
 	put_event(rig, 1);
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
