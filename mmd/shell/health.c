@@ -157,7 +157,7 @@ bool mm_health_is_ours(const struct mm_pool *pool, uint32_t pid)
 	if (pid == (uint32_t)getpid())
 		return true;
 	for (uint32_t i = 0; i < shell->n_pools; i++) {
-		if ((int64_t)pid == shell->pool[i].worker.pid)
+		if ((int64_t)pid == shell->pool[i].worker.kept->pid)
 			return true;
 	}
 	MM_FOREACH_SESSION(shell, s) {

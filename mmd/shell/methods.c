@@ -441,12 +441,12 @@ static json_t *xfer_json(const struct mm_worker *w)
 {
 	json_t *xfer = json_object();
 
-	mm_json_put_flag(xfer, "up", w->state == MM_WORKER_UP);
-	mm_json_put_flag(xfer, "proven", w->proven);
-	mm_json_put_u64(xfer, "epoch", w->epoch);
-	mm_json_put_u64(xfer, "restarts", w->restarts);
-	mm_json_put_u64(xfer, "pid", (uint64_t)w->pid);
-	mm_json_put_u64(xfer, "jobs_running", w->jobs_running);
+	mm_json_put_flag(xfer, "up", w->kept->state == MM_WORKER_UP);
+	mm_json_put_flag(xfer, "proven", w->kept->proven);
+	mm_json_put_u64(xfer, "epoch", w->kept->epoch);
+	mm_json_put_u64(xfer, "restarts", w->kept->restarts);
+	mm_json_put_u64(xfer, "pid", (uint64_t)w->kept->pid);
+	mm_json_put_u64(xfer, "jobs_running", w->pushed.running);
 	mm_json_put_u64(xfer, "stage_bytes", w->device.stage_bytes);
 	mm_json_put_text(xfer, "stage_reads",
 			 !w->device.stage_bytes  ? "none"

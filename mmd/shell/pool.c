@@ -119,7 +119,7 @@ struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid)
 static void pool_fail_uncleared(struct mm_pool *pool)
 {
 	const struct mm_device *d = &pool->worker.device;
-	int error = pool->worker.scrub_error;
+	int error = pool->worker.kept->scrub_error;
 
 	mm_shell_fail(pool->shell,
 		      "not one of the %u pages of %" PRIu64 " bytes of device %" PRIu64

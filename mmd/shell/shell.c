@@ -38,9 +38,10 @@ void mm_shell_send_keeper(struct mm_shell *shell, enum mm_kop op, enum mm_role r
 
 void mm_shell_send_keeper_xfer(struct mm_pool *pool, enum mm_kop op)
 {
-	struct mm_kmsg msg = {
-		.op = op, .role = MM_ROLE_XFER, .device = pool->index, .id = pool->worker.epoch
-	};
+	struct mm_kmsg msg = { .op = op,
+			       .role = MM_ROLE_XFER,
+			       .device = pool->index,
+			       .id = pool->worker.kept->epoch };
 
 	keeper_send(pool->shell, &msg);
 }

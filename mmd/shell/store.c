@@ -55,8 +55,8 @@ void mm_store_put(struct mm_shell *shell, struct mm_store *store)
 	if (--store->refs > 0)
 		return;
 	for (uint32_t i = 0; store->ready && i < shell->n_pools; i++) {
-		drops += shell->pool[i].worker.state == MM_WORKER_UP ||
-			 shell->pool[i].worker.state == MM_WORKER_DYING;
+		drops += shell->pool[i].worker.kept->state == MM_WORKER_UP ||
+			 shell->pool[i].worker.kept->state == MM_WORKER_DYING;
 		mm_worker_store_drop(&shell->pool[i], store->id);
 	}
 	shell->stores.bytes -= store->host_bytes;

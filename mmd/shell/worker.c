@@ -33,6 +33,7 @@ void mm_worker_init(struct mm_pool *pool)
 		.proven_at_ns = UINT64_MAX,
 		.device = { .numa_node = -1 },
 	};
+	w->kept = &w->alone;
 	mm_worker_send_init(w);
 }
 
@@ -52,11 +53,12 @@ static void worker_disconnect(struct mm_pool *pool)
 	mm_region_done(&w->jobs_region);
 	mm_region_done(&w->done_region);
 	/* Pages that it was creating may be incomplete; the next xfer creates them anew. */
-	for (size_t i = 0; i < MM_WORKER_JOBS_MAX; i++)
-		mm_worker_pages_close(w, w->job[i].first, w->job[i].count);
-	memset(w->job, 0, sizeof(w->job));
-	w->jobs_running = 0;
-	w->busy = w->bell = w->want_write = w->proven = w->overrun = false;
+	for (size_t i = 0; i < MM_PUSHED_JOBS; i++)
+		mm_worker_pages_close(w, w->kept->pushed.job[i].first,
+				      w->kept->pushed.job[i].count);
+	mm_pushed_done(&w->pushed, &w->kept->pushed);
+	w->kept->proven = false;
+	w->busy = w->bell = w->want_write = w->overrun = false;
 	w->retry_ns = w->hello_by_ns = w->proven_at_ns = UINT64_MAX;
 }
 
@@ -75,8 +77,8 @@ void mm_worker_start(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
-	w->state = MM_WORKER_DOWN;
-	w->epoch++;
+	w->kept->state = MM_WORKER_DOWN;
+	w->kept->epoch++;
 	mm_shell_send_keeper_xfer(pool, MM_K_START);
 }
 
@@ -84,22 +86,22 @@ void mm_worker_down(struct mm_pool *pool, const char *reason)
 {
 	struct mm_worker *w = &pool->worker;
 
-	if (w->state == MM_WORKER_DYING || w->state == MM_WORKER_DOWN)
+	if (w->kept->state == MM_WORKER_DYING || w->kept->state == MM_WORKER_DOWN)
 		return;
-	w->was_up = w->state == MM_WORKER_UP;
+	w->kept->was_up = w->kept->state == MM_WORKER_UP;
 	mm_log(MM_LOG_WARN, "xfer.down", "device=%" PRIu64 " epoch=%" PRIu64 " reason=\"%s\"",
-	       pool->ordinal, w->epoch, reason);
-	w->state = MM_WORKER_DYING;
+	       pool->ordinal, w->kept->epoch, reason);
+	w->kept->state = MM_WORKER_DYING;
 	mm_shell_send_keeper_xfer(pool, MM_K_KILL);
 	worker_disconnect(pool);
-	if (w->was_up)
+	if (w->kept->was_up)
 		mm_pool_event_now(pool, MM_EVENT_XFER_DOWN, 0);
 }
 
 void mm_worker_fault(struct mm_pool *pool, const char *reason)
 {
 	mm_worker_down(pool, reason);
-	pool->worker.fault = true;
+	pool->worker.kept->fault = true;
 }
 
 void mm_worker_lost(struct mm_pool *pool)
@@ -112,17 +114,20 @@ void mm_worker_lost(struct mm_pool *pool)
 void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 {
 	struct mm_worker *w = &pool->worker;
+	bool is_fault;
 
-	if (epoch != w->epoch)
+	if (epoch != w->kept->epoch)
 		return;
 	mm_worker_receive(pool, UINT32_MAX); /* its last message may say why it ended */
 	mm_worker_down(pool, "process died");
 	/* A SIGKILL that is not ours is no evidence against the jobs that were running. */
-	if (w->was_up && (w->fault || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL))
+	is_fault = w->kept->was_up &&
+		   (w->kept->fault || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL);
+	w->kept->was_up = w->kept->fault = false;
+	if (is_fault)
 		mm_pool_event_now(pool, MM_EVENT_XFER_FAULT, 0);
-	w->was_up = w->fault = false;
 	mm_spools_xfer_gone(pool->shell);
-	w->restarts++;
+	w->kept->restarts++;
 	if (!pool->shell->stopping)
 		mm_worker_start(pool);
 }
@@ -138,15 +143,15 @@ static int setup_send(struct mm_pool *pool)
 		.kind = MM_X_SETUP,
 		.count = 2,
 		.id = pool->ordinal,
-		.page_bytes =
-			w->known ? w->device.page_bytes : mm_config_at(&c->page_bytes, pool->index),
-		.pages = w->known ? w->device.pages : 0,
+		.page_bytes = w->kept->known ? w->device.page_bytes
+					     : mm_config_at(&c->page_bytes, pool->index),
+		.pages = w->kept->known ? w->device.pages : 0,
 		.bytes = mm_config_at(&c->pool_bytes, pool->index),
 		.chunk_bytes = c->chunk_bytes,
 		.stage_bytes = mm_config_stage_bytes(c),
 		.numa_node = mm_store_node(pool),
 		.headroom_bytes = mm_config_at(&c->headroom_bytes, pool->index),
-		.flags = w->known ? MM_X_F_LOCKED : 0,
+		.flags = w->kept->known ? MM_X_F_LOCKED : 0,
 	};
 
 	snprintf(msg.text, sizeof(msg.text), "%s", c->driver);
@@ -157,17 +162,15 @@ static int setup_send(struct mm_pool *pool)
 
 static int rings_create(struct mm_worker *w)
 {
-	struct mm_xq_region *ours, *theirs;
-	int r = mm_region_create(sizeof(*ours), MM_REGION_READONLY, "mm-jobs", &w->jobs_region);
+	int r = mm_region_create(sizeof(struct mm_xq_region), MM_REGION_READONLY, "mm-jobs",
+				 &w->jobs_region);
 
 	if (r == 0)
-		r = mm_region_create(sizeof(*theirs), MM_REGION_SHARED, "mm-done", &w->done_region);
+		r = mm_region_create(sizeof(struct mm_xq_region), MM_REGION_SHARED, "mm-done",
+				     &w->done_region);
 	if (r < 0)
 		return r;
-	ours = w->jobs_region.base;
-	theirs = w->done_region.base;
-	mm_ring_init(&w->jobs, ours->slot, MM_XQ_SLOTS, &ours->tail, &theirs->head);
-	mm_ring_init(&w->done, theirs->slot, MM_XQ_SLOTS, &ours->head, &theirs->tail);
+	mm_pushed_start(&w->pushed, &w->kept->pushed, w->jobs_region.base, w->done_region.base);
 	return 0;
 }
 
@@ -181,9 +184,9 @@ void mm_worker_proven(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
-	if (w->proven)
+	if (w->kept->proven)
 		return;
-	w->proven = true;
+	w->kept->proven = true;
 	w->proven_at_ns = UINT64_MAX;
 	mm_shell_send_keeper_xfer(pool, MM_K_READY);
 	mm_pool_up(pool);
@@ -196,11 +199,11 @@ static void worker_on_up(struct mm_pool *pool)
 
 	w->hello_by_ns = UINT64_MAX;
 	w->proven_at_ns = mm_now_ns() + MM_WORKER_PROVEN_NS;
-	w->state = MM_WORKER_UP;
+	w->kept->state = MM_WORKER_UP;
 	mm_worker_attach(pool);
 	mm_log(MM_LOG_INFO, "xfer.up", "device=%" PRIu64 " epoch=%" PRIu64 " pid=%" PRId64,
-	       pool->ordinal, w->epoch, w->pid);
-	event.xfer_epoch = w->epoch;
+	       pool->ordinal, w->kept->epoch, w->kept->pid);
+	event.xfer_epoch = w->kept->epoch;
 	mm_pool_event(pool, &event, NULL, NULL);
 }
 
@@ -232,7 +235,8 @@ static void worker_on_first_up(struct mm_pool *pool, const struct mm_device *dev
 	r = mm_pool_device(pool);
 	if (r < 0)
 		return;
-	w->known = true;
+	w->kept->device = *device;
+	w->kept->known = true;
 	worker_on_up(pool);
 }
 
@@ -252,11 +256,11 @@ void mm_worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, siz
 
 	memcpy(device.uuid, msg->device_uuid, sizeof(device.uuid));
 	snprintf(device.name, sizeof(device.name), "%s", msg->text);
-	if (msg->result < 0 && !w->known)
+	if (msg->result < 0 && !w->kept->known)
 		mm_shell_fail(pool->shell, "device %" PRIu64 ": %s", pool->ordinal, msg->text);
 	else if (msg->result < 0)
 		mm_worker_down(pool, device.name);
-	else if (!w->known) {
+	else if (!w->kept->known) {
 		w->device = device;
 		device_lock_pass_on(pool, msg, fds, n_fds);
 		worker_on_first_up(pool, &device);
@@ -286,12 +290,13 @@ void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd
 	struct mm_worker *w = &pool->worker;
 	int r;
 
-	if (epoch != w->epoch || w->state != MM_WORKER_DOWN || fd < 0) {
+	if (epoch != w->kept->epoch || w->kept->state != MM_WORKER_DOWN || fd < 0) {
 		mm_close_fd(&fd);
 		return;
 	}
-	w->state = MM_WORKER_SETUP;
-	w->pid = pid;
+	w->kept->told = (struct mm_told_kept){ 0 };
+	w->kept->pid = pid;
+	w->kept->state = MM_WORKER_SETUP;
 	w->fd = fd;
 	w->hello_by_ns = mm_now_ns() + MM_HELLO_WAIT_NS;
 	r = mm_loop_add(&pool->shell->loop, &w->source, fd, EPOLLIN, worker_on_socket);
@@ -307,7 +312,7 @@ bool mm_worker_service(struct mm_pool *pool, uint64_t now_ns)
 {
 	struct mm_worker *w = &pool->worker;
 
-	if (w->state == MM_WORKER_SETUP && now_ns >= w->hello_by_ns)
+	if (w->kept->state == MM_WORKER_SETUP && now_ns >= w->hello_by_ns)
 		mm_worker_fault(pool, "it does not answer");
 	if (w->overrun)
 		mm_worker_fault(pool, "it takes no jobs");
@@ -315,9 +320,9 @@ bool mm_worker_service(struct mm_pool *pool, uint64_t now_ns)
 		mm_worker_proven(pool);
 	if (now_ns >= w->retry_ns)
 		w->retry_ns = UINT64_MAX;
-	if (w->state == MM_WORKER_UP && w->busy)
+	if (w->kept->state == MM_WORKER_UP && w->busy)
 		mm_worker_completions(pool);
-	if (w->state == MM_WORKER_UP && w->retry_ns == UINT64_MAX)
+	if (w->kept->state == MM_WORKER_UP && w->retry_ns == UINT64_MAX)
 		mm_worker_flush(pool);
 	return false;
 }
@@ -339,7 +344,7 @@ void mm_worker_ring(struct mm_pool *pool)
 
 uint64_t mm_worker_deadline(const struct mm_worker *w)
 {
-	if (w->state == MM_WORKER_UP && w->busy)
+	if (w->kept->state == MM_WORKER_UP && w->busy)
 		return 0;
 	return MM_MIN(w->proven_at_ns, MM_MIN(w->retry_ns, w->hello_by_ns));
 }

@@ -20,12 +20,12 @@
 #include <stdbool.h>
 
 #include "libclient/ipc/region.h"
-#include "libclient/ipc/ring.h"
 #include "mmd/common/fifo.h"
 #include "mmd/common/loop.h"
 #include "mmd/common/proto.h"
+#include "mmd/shell/pushed.h"
+#include "mmd/shell/told.h"
 
-#define MM_WORKER_JOBS_MAX  1024
 #define MM_POOL_PAGES_MAX   (1u << 20)
 #define MM_HELLO_WAIT_NS    (120 * MM_NS_PER_S) /* a driver may take that long to start */
 #define MM_WORKER_PROVEN_NS (3 * MM_NS_PER_S)
@@ -33,14 +33,6 @@
 struct mm_pool;
 
 enum mm_worker_state { MM_WORKER_DOWN, MM_WORKER_SETUP, MM_WORKER_UP, MM_WORKER_DYING };
-
-struct mm_worker_job {
-	uint64_t id;           /* 0 = free */
-	uint32_t first, count; /* pages that it creates; count 0 = none */
-	uint64_t store;        /* the store that it drops; 0 = none */
-	bool scrub;
-	bool works; /* the device itself works for it */
-};
 
 struct mm_device {
 	uint64_t page_bytes, total_bytes;
@@ -54,31 +46,38 @@ struct mm_device {
 	char name[MM_TEXT_BYTES];
 };
 
-struct mm_worker {
-	enum mm_worker_state state;
+/* The part that outlives core (kept.h). */
+struct mm_worker_kept {
+	uint32_t state;  /* enum mm_worker_state */
+	uint32_t known;  /* the device is known */
+	uint32_t proven; /* bool */
+	/* Bools: whether the dying xfer had come up, and whether its end is its own fault. */
+	uint32_t was_up, fault;
+	int32_t scrub_error; /* error of the last scrub that failed; 0 = none did */
 	uint64_t epoch, restarts;
 	int64_t pid;
-	bool proven;
+	uint64_t own_serial; /* last serial number of the shell's own jobs */
+	struct mm_device device;
+	struct mm_told_kept told;
+	struct mm_pushed_kept pushed;
+};
+
+struct mm_worker {
+	struct mm_worker_kept *kept;
 	/* When it is proven at the latest; UINT64_MAX = proven already, or not up. */
 	uint64_t proven_at_ns;
-	/* Whether the dying xfer had come up, and whether its end is its own fault. */
-	bool was_up, fault;
 	int fd;
 	struct mm_loop_source source;
 	struct mm_region jobs_region, done_region;
-	struct mm_ring jobs, done;
+	struct mm_pushed pushed;
 	struct mm_fifo queue;
-	struct mm_worker_job job[MM_WORKER_JOBS_MAX];
-	uint32_t jobs_running;
-	int scrub_error;     /* error of the last scrub that failed; 0 = none did */
-	uint64_t own_serial; /* last serial number of the shell's own jobs */
 	uint64_t hello_by_ns;
 	struct mm_device device; /* valid when known is set */
-	bool known;
-	int *page_fd;      /* indexed by page id; -1 = none */
+	int *page_fd;            /* indexed by page id; -1 = none */
 	uint64_t retry_ns; /* when the queue is sent again; UINT64_MAX = nothing holds it back */
 	bool busy, bell, want_write;
-	bool overrun; /* more waits for it than there may be: it is to be ended */
+	bool overrun; /* its queue is full: it takes no jobs, and is killed in the next round */
+	struct mm_worker_kept alone; /* while core keeps no memory beyond its end */
 };
 
 void mm_worker_init(struct mm_pool *pool);

@@ -29,7 +29,7 @@ static void worker_queue_put(struct mm_pool *pool, const struct worker_item *ite
 {
 	struct mm_worker *w = &pool->worker;
 
-	if (w->state != MM_WORKER_UP && w->state != MM_WORKER_SETUP)
+	if (w->kept->state != MM_WORKER_UP && w->kept->state != MM_WORKER_SETUP)
 		return;
 	/* That may be done for an action, when it must not be an event yet. */
 	if (mm_fifo_push(&w->queue, item) < 0)
@@ -41,7 +41,7 @@ void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg)
 {
 	struct worker_item item = { .kind = OUT_JOB, .msg = *msg };
 
-	if (pool->worker.state == MM_WORKER_UP)
+	if (pool->worker.kept->state == MM_WORKER_UP)
 		worker_queue_put(pool, &item);
 }
 
@@ -49,7 +49,7 @@ void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant)
 {
 	struct worker_item item = { .kind = OUT_TENANT, .id = tenant };
 
-	if (pool->worker.state == MM_WORKER_UP)
+	if (pool->worker.kept->state == MM_WORKER_UP)
 		worker_queue_put(pool, &item);
 }
 
@@ -57,7 +57,7 @@ void mm_worker_swap(struct mm_pool *pool, uint32_t tenant)
 {
 	struct worker_item item = { .kind = OUT_SWAP, .id = tenant };
 
-	if (pool->worker.state == MM_WORKER_UP)
+	if (pool->worker.kept->state == MM_WORKER_UP)
 		worker_queue_put(pool, &item);
 }
 
@@ -65,7 +65,7 @@ void mm_worker_store(struct mm_pool *pool, uint64_t store)
 {
 	struct worker_item item = { .kind = OUT_STORE, .id = store };
 
-	if (pool->worker.state == MM_WORKER_UP)
+	if (pool->worker.kept->state == MM_WORKER_UP)
 		worker_queue_put(pool, &item);
 }
 
@@ -73,76 +73,34 @@ void mm_worker_store_drop(struct mm_pool *pool, uint64_t store)
 {
 	struct mm_msg msg = { .opcode = MM_XOP_STORE_DROP, .arg[0] = store };
 
-	msg.user_data = MM_WORKER_OWN_JOB | ++pool->worker.own_serial;
+	msg.user_data = MM_WORKER_OWN_JOB | ++pool->worker.kept->own_serial;
 	mm_worker_job(pool, &msg);
 }
 
 /* ---- jobs ---- */
 
-struct mm_worker_job *mm_worker_job_find(struct mm_worker *w, uint64_t id)
-{
-	for (size_t i = 0; i < MM_WORKER_JOBS_MAX; i++) {
-		if (w->job[i].id == id)
-			return &w->job[i];
-	}
-	return NULL;
-}
-
-/*
- * Whether the device itself works for the job. An xfer whose device is broken can still complete
- * the other jobs, so they prove nothing.
- */
-static bool job_uses_device(uint32_t opcode)
-{
-	switch (opcode) {
-	case MM_XOP_CREATE:
-	case MM_XOP_SCRUB:
-	case MM_XOP_COPY:
-	case MM_XOP_RECREATE:
-	case MM_XOP_SWAP_OUT:
-	case MM_XOP_SWAP_IN:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */
 static int job_send(struct mm_worker *w, const struct mm_msg *msg)
 {
-	struct mm_worker_job *job = mm_worker_job_find(w, 0);
 	int r;
 
-	if (!job)
-		return 0;
 	if (msg->opcode == MM_XOP_RECREATE)
 		mm_worker_pages_close(w, (uint32_t)msg->arg[0], 1);
-	r = mm_ring_push(&w->jobs, msg);
+	r = mm_pushed_push(&w->pushed, msg);
 	if (r == MM_E_FULL)
 		return 0;
 	if (r > 0)
 		return -EPROTO;
-	*job = (struct mm_worker_job){ .id = msg->user_data,
-				       .scrub = msg->opcode == MM_XOP_SCRUB,
-				       .works = job_uses_device(msg->opcode) };
-	if (msg->opcode == MM_XOP_CREATE || msg->opcode == MM_XOP_RECREATE)
-		job->first = (uint32_t)msg->arg[0];
-	if (msg->opcode == MM_XOP_CREATE)
-		job->count = (uint32_t)msg->arg[1];
-	else if (msg->opcode == MM_XOP_RECREATE)
-		job->count = 1;
-	else if (msg->opcode == MM_XOP_STORE_DROP)
-		job->store = msg->arg[0];
-	w->jobs_running++;
 	w->bell = true;
 	return 1;
 }
 
-static int worker_send_pages(const struct mm_worker *w, uint32_t first)
+static int worker_send_pages(struct mm_worker *w, uint32_t first)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC, .kind = MM_X_PAGES };
 	uint32_t last = MM_MIN(first + MM_FD_BATCH_MAX, w->device.pages);
 	int fds[MM_FD_BATCH_MAX];
+	int r = 0;
 
 	for (uint32_t i = first; i < last; i++) {
 		if (w->page_fd[i] < 0)
@@ -150,7 +108,19 @@ static int worker_send_pages(const struct mm_worker *w, uint32_t first)
 		fds[msg.count] = w->page_fd[i];
 		msg.page_id[msg.count++] = i;
 	}
-	return msg.count ? mm_sock_send(w->fd, &msg, sizeof(msg), fds, msg.count) : 0;
+	if (msg.count)
+		r = mm_sock_send(w->fd, &msg, sizeof(msg), fds, msg.count);
+	if (r == 0)
+		w->kept->told.pages = last;
+	return r;
+}
+
+/* Notes what was sent. */
+static int told_note(struct mm_pool *pool, enum mm_told_kind kind, uint64_t id, int r)
+{
+	if (r == 0)
+		mm_told_add(&pool->worker.kept->told, kind, id);
+	return r;
 }
 
 static int tenant_send(struct mm_pool *pool, uint32_t tenant)
@@ -164,16 +134,20 @@ static int tenant_send(struct mm_pool *pool, uint32_t tenant)
 	/* A detached tenant that is sent again would stay in this xfer for good. */
 	if (!s || !mm_core_tenant(pool->core, tenant, &known) || !known.attached)
 		return 0;
-	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
-			    (int[]){ s->gate_region.fd, s->plan_region.fd, s->cursor_region.fd },
-			    3);
+	return told_note(
+		pool, MM_TOLD_TENANT, tenant,
+		mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
+			     (int[]){ s->gate_region.fd, s->plan_region.fd, s->cursor_region.fd },
+			     3));
 }
 
 static int swap_send(struct mm_pool *pool, uint32_t tenant)
 {
 	const struct mm_session *s = mm_session_find(pool->shell, tenant);
 
-	return s ? mm_session_swap_send(s, pool->worker.fd) : 0;
+	if (!s || !s->swap_bytes)
+		return 0;
+	return told_note(pool, MM_TOLD_SWAP, tenant, mm_session_swap_send(s, pool->worker.fd));
 }
 
 static int store_send(struct mm_pool *pool, uint64_t id)
@@ -185,11 +159,26 @@ static int store_send(struct mm_pool *pool, uint64_t id)
 		return 0;
 	msg.bytes = store->bytes;
 	msg.flags = store->on_disk ? MM_X_F_DISK : 0;
-	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
-			    store->on_disk        ? &store->disk_fd
-			    : store->xfer_fd >= 0 ? &store->xfer_fd
-						  : &store->fd,
-			    1);
+	return told_note(pool, MM_TOLD_STORE, id,
+			 mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
+				      store->on_disk        ? &store->disk_fd
+				      : store->xfer_fd >= 0 ? &store->xfer_fd
+							    : &store->fd,
+				      1));
+}
+
+/* Sends what xfer was not told of yet. Return: 0; -ENOBUFS: something must go first. */
+static int untold_send(struct mm_pool *pool, enum mm_told_kind kind, uint64_t id)
+{
+	const struct mm_told_kept *told = &pool->worker.kept->told;
+
+	if (mm_told_has(told, kind, id))
+		return 0;
+	if (!mm_told_has_room(told, kind))
+		return -ENOBUFS;
+	if (kind == MM_TOLD_TENANT)
+		return tenant_send(pool, (uint32_t)id);
+	return kind == MM_TOLD_SWAP ? swap_send(pool, (uint32_t)id) : store_send(pool, id);
 }
 
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */
@@ -204,11 +193,11 @@ static int worker_out_send(struct mm_pool *pool, const struct worker_item *item)
 	if (item->kind == OUT_PAGES)
 		r = worker_send_pages(w, (uint32_t)item->id);
 	else if (item->kind == OUT_TENANT)
-		r = tenant_send(pool, (uint32_t)item->id);
+		r = untold_send(pool, MM_TOLD_TENANT, item->id);
 	else if (item->kind == OUT_SWAP)
-		r = swap_send(pool, (uint32_t)item->id);
+		r = untold_send(pool, MM_TOLD_SWAP, item->id);
 	else
-		r = store_send(pool, item->id);
+		r = untold_send(pool, MM_TOLD_STORE, item->id);
 	if (r == 0)
 		return 1;
 	later = mm_sock_retries_later(r);
@@ -241,7 +230,8 @@ void mm_worker_attach(struct mm_pool *pool)
 	struct worker_item item = { .kind = OUT_PAGES };
 	struct mm_shell *shell = pool->shell;
 
-	for (uint32_t page = 0; page < pool->worker.device.pages; page += MM_FD_BATCH_MAX) {
+	for (uint32_t page = pool->worker.kept->told.pages; page < pool->worker.device.pages;
+	     page += MM_FD_BATCH_MAX) {
 		item.id = page;
 		worker_queue_put(pool, &item);
 	}

@@ -22,6 +22,3 @@ void mm_worker_attach(struct mm_pool *pool);
 
 /* Sends as much of the queue as there is room for. */
 void mm_worker_flush(struct mm_pool *pool);
-
-/* The job with this id that xfer has; 0 finds a free place. NULL: there is none. */
-struct mm_worker_job *mm_worker_job_find(struct mm_worker *worker, uint64_t id);
