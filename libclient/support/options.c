@@ -307,32 +307,27 @@ const char *mm_opt_renamed(const struct mm_opt_renamed *renamed, const char *nam
 	return NULL;
 }
 
-/* Copies of presets that parsers may change and point to; they stay, one for each preset. */
-static struct preset_copy {
-	struct preset_copy *next;
+/*
+ * Presets are literals; a parser may cut its text and point into it, so it gets a copy, which
+ * stays. The copies are static: there may be no memory yet, and nobody to say so.
+ */
+static struct {
 	const char *preset;
-	char text[];
-} * preset_copies;
+	char text[64];
+} preset_copies[32];
 
-/* Presets are literals; a parser may cut its text, so it gets a copy. */
 static char *preset_text(const struct mm_opt *opt)
 {
 	const size_t bytes = strlen(opt->preset) + 1;
-	struct preset_copy *copy = preset_copies;
+	size_t i = 0;
 
 	if (opt->type != MM_OPT_CALL)
 		return (char *)(uintptr_t)opt->preset;
-	while (copy && copy->preset != opt->preset)
-		copy = copy->next;
-	if (!copy) {
-		copy = malloc(sizeof(*copy) + bytes);
-		mm_assert(copy);
-		copy->next = preset_copies;
-		copy->preset = opt->preset;
-		preset_copies = copy;
-	}
-	memcpy(copy->text, opt->preset, bytes);
-	return copy->text;
+	while (preset_copies[i].preset && preset_copies[i].preset != opt->preset)
+		i++;
+	mm_assert(i + 1 < MM_ARRAY_SIZE(preset_copies) && bytes <= sizeof(preset_copies[i].text));
+	preset_copies[i].preset = opt->preset;
+	return memcpy(preset_copies[i].text, opt->preset, bytes);
 }
 
 static void sets_defaults(const struct mm_opt_set *sets, size_t n, void *into)
