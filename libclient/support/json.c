@@ -176,9 +176,22 @@ json_t *mm_json_string(const char *text)
 	return json_string(ascii);
 }
 
+static _Thread_local bool json_lost;
+
+bool mm_json_has_lost(void)
+{
+	bool lost = json_lost;
+
+	json_lost = false;
+	return lost;
+}
+
 int mm_json_put(json_t *object, const char *key, json_t *value)
 {
-	return json_object_set_new(object, key, value) ? -ENOMEM : 0;
+	if (json_object_set_new(object, key, value) == 0)
+		return 0;
+	json_lost = true;
+	return -ENOMEM;
 }
 
 int mm_json_put_u64(json_t *object, const char *key, uint64_t value)

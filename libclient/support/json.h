@@ -117,6 +117,12 @@ json_t *mm_json_string(const char *text);
 
 /* Sets a member. @value is taken over; NULL fails. Return: 0; -ENOMEM. So do the next five. */
 int mm_json_put(json_t *object, const char *key, json_t *value);
+
+/*
+ * Return: whether one of these has failed, in this thread, since it was last asked. So whoever
+ * makes an object of many members need not look at each.
+ */
+bool mm_json_has_lost(void);
 int mm_json_put_u64(json_t *object, const char *key, uint64_t value);
 int mm_json_put_real(json_t *object, const char *key, double value);
 int mm_json_put_text(json_t *object, const char *key, const char *text);

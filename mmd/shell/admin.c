@@ -70,15 +70,14 @@ static int client_out_append(struct mm_admin_client *c, const char *line)
 
 static int client_line_answer(struct mm_admin_client *c, const char *line, size_t bytes)
 {
-	char *reply;
-	int r = 0;
+	mm_cleanup(mm_free_ptr) char *reply = NULL;
+	int r;
 
 	if (bytes == 0)
 		return 0;
-	reply = mm_rpc_line(mm_admin_methods, c->shell, line, bytes);
-	if (reply)
+	r = mm_rpc_line(mm_admin_methods, c->shell, line, bytes, &reply);
+	if (r == 0 && reply)
 		r = client_out_append(c, reply);
-	free(reply);
 	return r;
 }
 

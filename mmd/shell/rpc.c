@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/shell/rpc.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "libclient/support/json.h"
 
 json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
@@ -21,9 +23,10 @@ json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
 	return NULL;
 }
 
+/* Return: the reply, whole; NULL: no memory for one. */
 static json_t *reply_make(json_t *id, json_t *result, const struct mm_rpc_error *error)
 {
-	json_t *reply = json_object();
+	mm_cleanup(mm_json_done) json_t *reply = json_object();
 
 	mm_json_put_text(reply, "jsonrpc", "2.0");
 	if (result)
@@ -32,8 +35,10 @@ static json_t *reply_make(json_t *id, json_t *result, const struct mm_rpc_error 
 		mm_json_put(reply, "error",
 			    json_pack("{s:i,s:o}", "code", error->code, "message",
 				      mm_json_string(error->text)));
-	json_object_set(reply, "id", id ? id : json_null());
-	return reply;
+	mm_json_put(reply, "id", id ? json_incref(id) : json_null());
+	if (json_object_size(reply) != 3)
+		return NULL;
+	return mm_json_take(&reply);
 }
 
 static json_t *request_refuse(json_t *id, int code, const char *text)
@@ -64,7 +69,13 @@ static json_t *method_call(const struct mm_rpc_method *methods, void *context, c
 		return mm_rpc_fail(error, MM_RPC_METHOD, "no such method: %.64s", name);
 	if (params && !json_is_object(params))
 		return mm_rpc_fail(error, MM_RPC_PARAMS, "%s: params must be an object", name);
+	(void)mm_json_has_lost();
 	result = method->run(context, params, error);
+	/* An answer that lacks a member says something else than what is. */
+	if (mm_json_has_lost() && result) {
+		json_decref(result);
+		result = NULL;
+	}
 	if (!result && !error->code)
 		mm_rpc_fail(error, MM_RPC_INTERNAL, "%s: out of memory", name);
 	return result;
@@ -75,73 +86,91 @@ static bool id_is_valid(const json_t *id)
 	return !id || json_is_string(id) || json_is_number(id) || json_is_null(id);
 }
 
-/* Return: the reply; NULL for a notification. */
-static json_t *request_answer(const struct mm_rpc_method *methods, void *context,
-			      const json_t *request)
+/*
+ * The three below pass a reply, or NULL where none is due. Return: 0; -ENOMEM: the reply that is
+ * due could not be made.
+ */
+static int request_answer(const struct mm_rpc_method *methods, void *context, const json_t *request,
+			  json_t **ret_reply)
 {
 	const char *version = json_string_value(json_object_get(request, "jsonrpc"));
 	const char *name = json_string_value(json_object_get(request, "method"));
-	json_t *id = json_object_get(request, "id");
+	json_t *id = json_object_get(request, "id"), *result, *reply;
 	struct mm_rpc_error error = { 0 };
-	json_t *result;
 
-	if (!id_is_valid(id))
-		return request_refuse(NULL, MM_RPC_REQUEST, "id must be a string or a number");
-	if (!version || strcmp(version, "2.0") != 0 || !name)
-		return request_refuse(id, MM_RPC_REQUEST, "not a JSON-RPC 2.0 request");
-	result = method_call(methods, context, name, json_object_get(request, "params"), &error);
-	if (!id) {
-		json_decref(result);
-		return NULL;
+	if (!id_is_valid(id)) {
+		reply = request_refuse(NULL, MM_RPC_REQUEST, "id must be a string or a number");
+	} else if (!version || strcmp(version, "2.0") != 0 || !name) {
+		reply = request_refuse(id, MM_RPC_REQUEST, "not a JSON-RPC 2.0 request");
+	} else {
+		result = method_call(methods, context, name, json_object_get(request, "params"),
+				     &error);
+		if (!id) {
+			json_decref(result);
+			*ret_reply = NULL;
+			return 0;
+		}
+		reply = reply_make(id, result, &error);
 	}
-	return reply_make(id, result, &error);
+	if (!reply)
+		return -ENOMEM;
+	*ret_reply = reply;
+	return 0;
 }
 
-static json_t *batch_answer(const struct mm_rpc_method *methods, void *context,
-			    const json_t *requests)
+static int batch_answer(const struct mm_rpc_method *methods, void *context, const json_t *requests,
+			json_t **ret_reply)
 {
+	mm_cleanup(mm_json_done) json_t *replies = json_array();
 	size_t n = json_array_size(requests);
-	json_t *replies;
 
-	if (n == 0 || n > MM_RPC_BATCH_MAX)
-		return request_refuse(NULL, MM_RPC_REQUEST,
-				      n ? "batch too long" : "batch is empty");
-	replies = json_array();
-	for (size_t i = 0; i < n; i++) {
-		json_t *reply = request_answer(methods, context, json_array_get(requests, i));
-
-		if (reply)
-			json_array_append_new(replies, reply);
+	if (n == 0 || n > MM_RPC_BATCH_MAX) {
+		*ret_reply = request_refuse(NULL, MM_RPC_REQUEST,
+					    n ? "batch too long" : "batch is empty");
+		return *ret_reply ? 0 : -ENOMEM;
 	}
-	if (json_array_size(replies) > 0)
-		return replies;
-	json_decref(replies);
-	return NULL;
+	for (size_t i = 0; i < n; i++) {
+		json_t *reply;
+		int r = request_answer(methods, context, json_array_get(requests, i), &reply);
+
+		if (r < 0 || (reply && json_array_append_new(replies, reply) < 0))
+			return -ENOMEM;
+	}
+	*ret_reply = json_array_size(replies) > 0 ? mm_json_take(&replies) : NULL;
+	return 0;
 }
 
-static char *reply_print(const json_t *reply)
+static int reply_print(const json_t *reply, char **ret_line)
 {
-	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
-	char *line = NULL;
+	mm_cleanup(mm_free_ptr) char *text = json_dumps(reply, JSON_COMPACT);
+	char *line;
 
-	if (text && asprintf(&line, "%s\n", text) < 0)
-		line = NULL;
-	free(text);
-	return line;
+	if (!text || asprintf(&line, "%s\n", text) < 0)
+		return -ENOMEM;
+	*ret_line = line;
+	return 0;
 }
 
-char *mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line,
-		  size_t bytes)
+int mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line, size_t bytes,
+		char **ret_reply)
 {
 	mm_cleanup(mm_json_done) json_t *request =
 		json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
 	mm_cleanup(mm_json_done) json_t *reply = NULL;
+	int r = 0;
 
-	if (!request)
+	if (!request) {
 		reply = request_refuse(NULL, MM_RPC_PARSE, "not JSON");
-	else if (json_is_array(request))
-		reply = batch_answer(methods, context, request);
-	else
-		reply = request_answer(methods, context, request);
-	return reply_print(reply);
+		r = reply ? 0 : -ENOMEM;
+	} else if (json_is_array(request)) {
+		r = batch_answer(methods, context, request, &reply);
+	} else {
+		r = request_answer(methods, context, request, &reply);
+	}
+	if (r < 0)
+		return r;
+	if (reply)
+		return reply_print(reply, ret_reply);
+	*ret_reply = NULL;
+	return 0;
 }

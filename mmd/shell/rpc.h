@@ -47,9 +47,9 @@ json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
  * @context: handed to methods
  * @line:    @bytes of them, without the newline
  * @bytes:   of @line
+ * @ret_reply: malloc'ed line with its newline; NULL when there is nothing to answer (notifications)
  *
- * Return: malloc'ed line with its newline; NULL when there is nothing to answer (notifications), or
- * no memory.
+ * Return: 0; -ENOMEM: there is something to answer, and no memory for it.
  */
-char *mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line,
-		  size_t bytes);
+int mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line, size_t bytes,
+		char **ret_reply);

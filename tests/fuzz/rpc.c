@@ -37,11 +37,11 @@ static void check_reply(const json_t *reply)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
 	static const struct mm_rpc_method methods[] = { { "echo", params_echo }, { NULL, NULL } };
-	char *line = mm_rpc_line(methods, NULL, (const char *)data, size_bytes);
 	json_t *reply, *one;
+	char *line = NULL;
 	size_t i;
 
-	if (!line)
+	if (mm_rpc_line(methods, NULL, (const char *)data, size_bytes, &line) < 0 || !line)
 		return 0;
 	mm_assert(strchr(line, '\n') == line + strlen(line) - 1);
 	reply = json_loads(line, JSON_REJECT_DUPLICATES, NULL);

@@ -49,7 +49,9 @@ static void test_answers(void **state)
 		mm_cleanup(mm_free_ptr) char *reply = NULL;
 
 		calls = 0;
-		reply = mm_rpc_line(methods, NULL, cases[i].line, strlen(cases[i].line));
+		assert_int_equal(
+			mm_rpc_line(methods, NULL, cases[i].line, strlen(cases[i].line), &reply),
+			0);
 		if (cases[i].reply)
 			assert_string_equal(reply, cases[i].reply);
 		else
@@ -88,10 +90,14 @@ static void test_errors(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(wrong); i++) {
-		char *reply = mm_rpc_line(methods, NULL, wrong[i].line, strlen(wrong[i].line));
-		json_t *json = json_loads(reply, 0, NULL);
-		json_t *error = json_object_get(json, "error");
+		json_t *json, *error;
+		char *reply;
 
+		assert_int_equal(
+			mm_rpc_line(methods, NULL, wrong[i].line, strlen(wrong[i].line), &reply),
+			0);
+		json = json_loads(reply, 0, NULL);
+		error = json_object_get(json, "error");
 		assert_int_equal(json_integer_value(json_object_get(error, "code")), wrong[i].code);
 		assert_true(strlen(json_string_value(json_object_get(error, "message"))) > 0);
 		assert_int_equal(json_integer_value(json_object_get(json, "id")), wrong[i].id);
@@ -112,7 +118,7 @@ static void test_batch_limit(void **state)
 				      json_pack("{s:s,s:s}", "jsonrpc", "2.0", "method", "echo"));
 	line = json_dumps(batch, JSON_COMPACT);
 	calls = 0;
-	reply = mm_rpc_line(methods, NULL, line, strlen(line));
+	assert_int_equal(mm_rpc_line(methods, NULL, line, strlen(line), &reply), 0);
 	assert_non_null(strstr(reply, "-32600"));
 	assert_int_equal(calls, 0);
 	free(reply);
