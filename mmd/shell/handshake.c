@@ -21,6 +21,8 @@
 #define SO_PEERPIDFD 77
 #endif
 
+#define NO_ROOM "mmd is out of memory or file descriptors; try again later"
+
 /*
  * Before Linux 6.5 the pidfd is opened by pid. If the peer died between accept and this call and
  * its pid was reused, it belongs to an unrelated process, which would be waited for, and killed if
@@ -270,6 +272,16 @@ static int session_account_check(struct mm_session *s)
 	return mm_quota_may_connect(s, reason) ? 0 : hello_refuse(s, -EDQUOT, reason);
 }
 
+/*
+ * The first message is what the tenant takes for the answer to its hello: if not the welcome, then
+ * a refusal, which needs no descriptors, and nothing after it.
+ */
+static void welcome_failed(struct mm_session *s, int error)
+{
+	hello_refuse(s, error, NO_ROOM);
+	(void)shutdown(s->fd, SHUT_WR);
+}
+
 static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 {
 	int r;
@@ -289,13 +301,15 @@ static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 	if (r == 0 && getrandom(s->token, sizeof(s->token), 0) != sizeof(s->token))
 		r = -EIO;
 	if (r < 0)
-		return hello_refuse(s, r,
-				    "mmd is out of memory or file descriptors; try again later");
+		return hello_refuse(s, r, NO_ROOM);
 	r = session_join(s, hello);
 	if (r < 0)
 		return hello_refuse(
 			s, r, "as many tenants or accounts as this mmd can have are connected");
-	return welcome_send(s);
+	r = welcome_send(s);
+	if (r < 0)
+		welcome_failed(s, r);
+	return r;
 }
 
 int mm_handshake(struct mm_session *s)
