@@ -200,23 +200,26 @@ static int phase_enter(struct mm_client *c)
 			       : "this client has a model already");
 }
 
-/* Waits until a channel to load has arrived (*ret_fd) or mmd has refused (-ECANCELED). */
+/*
+ * Waits until a channel to load has arrived (*ret_fd), mmd has refused (-ECANCELED), or mmd has the
+ * model already (-EALREADY): the last word of the load before this one was lost with its channel.
+ */
 static int load_wait_channel(struct mm_client *c, int *ret_fd)
 {
 	struct mm_patience patience = mm_patience_of(c->timeout_ns);
 	int r = 0;
 
 	mm_client_lock_take(&c->lock);
-	while (!r && c->load_fd < 0 && c->model_phase != MM_CLIENT_MODEL_REFUSED)
+	while (!r && c->load_fd < 0 && c->model_phase == MM_CLIENT_MODEL_LOADING)
 		r = mm_link_wait_for_mmd(c, &patience);
 	if (!r && c->load_fd < 0)
-		r = -ECANCELED;
+		r = c->model_phase == MM_CLIENT_MODEL_REFUSED ? -ECANCELED : -EALREADY;
 	if (!r) {
 		*ret_fd = c->load_fd;
 		c->load_fd = MM_FD_NONE;
 	}
 	mm_client_lock_give(&c->lock);
-	if (r && r != -ECANCELED)
+	if (r && r != -ECANCELED && r != -EALREADY)
 		return mm_fail(c, r, "mmd started no worker to load the model: %s", strerror(-r));
 	return r;
 }
@@ -281,6 +284,8 @@ static int load_run(struct mm_client *c, const struct mm_model_files *files, int
 		if (!r)
 			r = mm_model_files_pass(c, files, fd, ret_flags);
 	}
+	if (r == -EALREADY)
+		r = 0;
 	if (r == -EPIPE)
 		r = mm_fail(c, -EIO, "the worker that loads the model died %d times", LOAD_TRIES);
 	*ret_result = r;

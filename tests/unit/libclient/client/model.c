@@ -318,6 +318,24 @@ static void test_load_dies(void **state)
 	finish_load(f, channel, &load);
 }
 
+/* load has filled the store, and its last status did not arrive: what mmd says counts. */
+static void test_load_dies_when_done(void **state)
+{
+	struct fixture *f = *state;
+	unsigned int files;
+	struct call load;
+	uint64_t bytes;
+	int channel = start_load(f, &load), fd;
+
+	peer_take_files(channel, &files);
+	close(channel);
+	fd = peer_store(&bytes);
+	peer_send_store(f->peer, (const uint64_t[]){ 1 + PEER_LAYERS, 1 + PEER_LAYERS, bytes }, fd);
+	peer_place_model(f->peer);
+	if (call_join(&load))
+		fail_msg("%s", load.error);
+}
+
 /* mmd's refusal -EAGAIN means that the files are not at fault, and the library tries again. */
 static void test_load_dies_and_is_refused(void **state)
 {
@@ -538,6 +556,7 @@ int main(void)
 		TEST(test_refused_by_load),
 		TEST(test_refused_by_quota),
 		TEST(test_load_dies),
+		TEST(test_load_dies_when_done),
 		TEST(test_load_dies_and_is_refused),
 		TEST(test_load_dies_for_good),
 		TEST(test_mmd_dies_during_load),
