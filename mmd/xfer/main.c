@@ -320,7 +320,7 @@ static int xfer_on_message(struct mm_xfer *x, const struct mm_xmsg *msg, const i
 static int xfer_drain_socket(struct mm_xfer *x)
 {
 	for (;;) {
-		struct mm_xmsg msg;
+		struct mm_xmsg msg = { 0 };
 		int fds[MM_FD_BATCH_MAX];
 		size_t n_fds = 0, len = 0;
 		int r = mm_sock_recv(x->fd, &msg, sizeof(msg), fds, MM_FD_BATCH_MAX, &n_fds, &len);
