@@ -80,13 +80,12 @@ static char *put_key(char *at, const char *key)
 	return report_put(at, "\":");
 }
 
-/* Writes nothing if there is no memory. */
-static char *put_string(char *at, const char *text)
+/* Return: the text as JSON, malloc'ed; NULL: no memory. */
+static char *text_quote(const char *text)
 {
 	mm_cleanup(mm_json_done) json_t *string = mm_json_string(text);
-	mm_cleanup(mm_free_ptr) char *quoted = json_dumps(string, JSON_ENCODE_ANY);
 
-	return report_put(at, quoted ? quoted : "\"\"");
+	return string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
 }
 
 static char *put_lists(char *at, const struct mm_request *q)
@@ -104,16 +103,17 @@ static char *put_lists(char *at, const struct mm_request *q)
 int mm_report_request(FILE *out, const struct mm_request *q)
 {
 	mm_cleanup(mm_free_ptr) char *line = malloc(LINE_BYTES + 2 * NUMBER_BYTES * q->n_output);
+	mm_cleanup(mm_free_ptr) char *id = q->id_is_number ? strdup(q->id) : text_quote(q->id);
+	mm_cleanup(mm_free_ptr) char *error = text_quote(q->error);
 	char *at = line;
 
-	if (!line)
+	if (!line || !id || !error)
 		return -EIO;
-	at = report_put(at, "{\"id\":");
-	at = q->id_is_number ? report_put(at, q->id) : put_string(at, q->id);
+	at = report_put(report_put(at, "{\"id\":"), id);
 	at = put_seconds(put_key(at, "arrival_s"), q->arrival_s);
 	at = put_number(put_key(at, "preemptions"), q->preemptions, 1);
 	if (q->error[0])
-		at = put_string(put_key(at, "error"), q->error);
+		at = report_put(put_key(at, "error"), error);
 	else
 		at = put_seconds(put_key(at, "finish_s"), q->finish_s);
 	if (q->n_output)
