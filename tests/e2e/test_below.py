@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Faults from below: a call of the C library or of the driver fails, in one role, while tenants work.
+
+A run without faults lists the sites (places in the program) from which each role calls; then a call at one of them
+fails, and the same work is done again, and so on: a sample by seed, or all of them with MM_TEST_LONG. Whichever it is:
+a tenant is served, with the right tokens, or ends with one sentence; mmd goes on, or ends with one sentence; nothing
+hangs, and afterwards every page is free and no descriptor and no process is left. testing.md says how to repeat one.
+"""
+
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+import below as below_module
+import daemon as daemon_module
+from below import FAIL, Below
+from programs import LONG, PATIENT, SANITIZE, check_report, last_line, limit, wait_until
+from tenant import Tenant, make_requests, plain_tokens, read_output
+
+pytestmark = pytest.mark.skipif(bool(SANITIZE), reason="a sanitizer stands in the library's place")
+
+POINTS = int(os.environ.get("MM_BELOW_POINTS", 0 if LONG else 12))  # of each role; 0: all
+ONLY = os.environ.get("MM_BELOW_ONLY", "")  # key:nth of a site, to repeat one
+
+
+# What mmd's log must not have: roles that end by a signal, and what the C library says of its heap.
+BAD_END = re.compile(r"^panic: |^[a-z_]+\(\): |status=0x(6|7|8|b|86|87|88|8b)$", re.M)
+
+
+class Work:
+    """What tenants do while something fails: the same each time, in a second or so."""
+
+    def __init__(self, root, model_dirs):
+        self.root, self.models = root, model_dirs
+        self.requests = [make_requests(root / f"below{i}.requests", 5, output=(20, 40), seed=i) for i in range(2)]
+        self.want = [plain_tokens(root, model_dirs[i], self.requests[i]) for i in range(2)]
+
+    def tenant(self, d, name, i, wrap=()):
+        return Tenant(self.root, name, self.models[i], self.requests[i], d,
+                      extra=["--verify", "--kv-share", "256K"], wrap=wrap)
+
+    def run(self, d, victim_env=None):
+        """Two tenants that end by themselves while the plans of one change, and one that is killed."""
+        wrap = ["env", *(f"{k}={v}" for k, v in victim_env.items())] if victim_env else []
+        tenants = [self.tenant(d, "first", 0), self.tenant(d, "second", 1, wrap)]
+        doomed = self.tenant(d, "doomed", 0)
+        try:
+            for layers in (3, 0):
+                self.put_plan(d, "second", layers)
+            doomed.wait_requests(1)
+            doomed.kill()
+            return [self.judged(t, self.want[i]) for i, t in enumerate(tenants)]
+        finally:
+            for t in (*tenants, doomed):
+                t.kill()
+
+    @staticmethod
+    def put_plan(d, name, layers):
+        """It may come too early or too late, and it may be what fails: but it has an answer."""
+        code, _, errors = d.ctl("plan", "set", name, "--layers", layers, "--slots", 1, check=False)
+        assert code == 0 or errors.startswith("mmctl: "), errors
+
+    @staticmethod
+    def judged(tenant, want):
+        """Whether it was served. If not it has said why, once."""
+        try:
+            tenant.process.wait(limit(60))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{tenant.name} hangs: {last_line(tenant.log)}") from None
+        check_report(tenant.log)
+        if tenant.process.returncode == 0:
+            assert read_output(tenant.output) == want, f"{tenant.name}: other tokens"
+            return True
+        assert tenant.process.returncode in (1, 3), \
+            f"{tenant.name}: {tenant.process.returncode}: {last_line(tenant.log)}"
+        said = [line for line in tenant.log.read_text().splitlines() if line.startswith("mmserve: ")]
+        assert len(said) == 1, f"{tenant.name}: {said}"
+        return False
+
+
+class Place:
+    """An mmd with the library in it; a new one when the last has ended of a fault."""
+
+    def __init__(self, root, below, **options):
+        self.root, self.below, self.options, self.daemon = root, below, options, None
+
+    def up(self):
+        if self.daemon is None:
+            self.below.disarm()
+            self.daemon = daemon_module.Daemon(self.root, **self.options)
+            self.daemon.env.update(self.below.env)
+            self.daemon.start()
+        return self.daemon
+
+    def judge(self):
+        """After the work. Whether mmd is still there; it has ended with a sentence, or nothing is left of the work."""
+        d = self.daemon
+        if d.process.poll() is not None:
+            assert d.process.returncode == 1, f"mmd: exit status {d.process.returncode}"
+            said = [line for line in d.log.read_text(errors="replace").splitlines()[-20:]
+                    if line.startswith("mmd: ") or " level=error " in line]
+            assert said, f"mmd has ended without a word: {last_line(d.log)}"
+            d.process = self.daemon = None
+            return False
+        d.check_idle()
+        assert not zombies(d), f"zombies: {zombies(d)}"
+        return True
+
+    def down(self):
+        if self.daemon is not None:
+            self.daemon.stop()
+
+    def kill(self):
+        if self.daemon is not None:
+            self.daemon.kill()
+            self.daemon = None
+
+
+def zombies(d):
+    return [pid for pid in daemon_module.descendants(d.process.pid) if not daemon_module.alive(pid)]
+
+
+@pytest.fixture
+def below():
+    orders = Below()
+    yield orders
+    orders.close()
+
+
+@pytest.fixture
+def place(root, below):
+    places = []
+
+    def maker(**options):
+        places.append(Place(root, below, **options))
+        return places[-1]
+
+    yield maker
+    below.disarm()
+    for each in places:
+        each.kill()
+        log = root / "mmd.log"
+        print("".join(log.read_text(errors="replace").splitlines(True)[-40:]) if log.exists() else "")
+
+
+def points_of(sites, rng):
+    """(site, nth): the first and the last call at each site, or some of them."""
+    if ONLY:
+        key, nth = ONLY.split(":")
+        return [(site, int(nth)) for site in sites if site.key == int(key, 0)]
+    found = [(site, nth) for site in sites for nth in sorted({1, site.calls})]
+    return found if not POINTS or POINTS >= len(found) else rng.sample(found, POINTS)
+
+
+class Loop:
+    """The same work again and again, each time with another call that fails."""
+
+    def __init__(self, root, place, below, model_dirs, role):
+        self.work, self.place, self.below, self.role = Work(root, model_dirs), place, below, role
+        self.victim_env = below.client_env() if role == "client" else None
+        self.struck = self.ended = self.refused = self.points = 0
+        self.failures = []
+        self.log = root / "mmd.log"
+
+    def learn(self):
+        """The work without a fault: each site that it comes by, with the number of its calls."""
+        self.place.up()
+        self.below.forget_counts()
+        assert all(self.work.run(self.place.daemon, self.victim_env)) and self.place.judge()
+        return [site for site in self.below.sites(self.role) if site.calls]
+
+    def strike(self, site, nth, action=FAIL, **order):
+        """One point; what is wrong with it is kept for the end, when all are known."""
+        text = f"MM_BELOW_ONLY={site.key:#x}:{nth} ({site}, call {nth} of {site.calls})"
+        begun = time.monotonic()
+        d = self.place.up()
+        log_at = self.log.stat().st_size
+        self.points += 1
+        try:
+            self.below.arm(self.role, nth, action, site.key, **order)
+            served = self.work.run(d, self.victim_env)
+            self.below.disarm()
+            outcome = self.judged(d, served, self.place.judge())
+        except AssertionError as e:
+            self.failures.append(f"{text}: {e}")
+            outcome = f"FAILED: {e}"
+            self.place.kill()
+        lines = self.log.read_bytes()[log_at:].decode(errors="replace")
+        if BAD_END.search(lines):
+            self.failures.append(f"{text}: {BAD_END.search(lines).group()}")
+        seconds = time.monotonic() - begun
+        print(f"{text}: {seconds:.2f} s, {outcome}")
+        if BAD_END.search(lines) or outcome.startswith("FAILED") or seconds > 10:
+            print("    " + "\n    ".join(lines.splitlines()[-40:]))
+
+    def judged(self, d, served, stays):
+        struck = self.below.fired(self.role) > 0
+        self.struck += struck
+        self.ended += not stays
+        self.refused += served.count(False)
+        assert struck or (stays and all(served)), "something failed, and it was not the call"
+        assert served[0] or not stays or self.role != "client", "another tenant has noticed"
+        return ("struck" if struck else "not reached") + ("" if stays else f", mmd ended: {last_line(d.log)}") + \
+            "".join(f", {name} not served: {last_line(self.work.root / f'{name}.log')}"
+                    for name, good in zip(("first", "second"), served) if not good)
+
+    def finish(self):
+        print(f"{self.role}: {self.points} points, {self.struck} struck, mmd ended {self.ended} times, "
+              f"{self.refused} tenants not served, {len(self.failures)} failed")
+        assert not self.failures, "\n".join(self.failures)
+        self.place.down()
+
+
+@pytest.mark.parametrize("role", ["core", "xfer", "load", "keeper", "log", "client"])
+def test_one_fails(root, place, below, model_dirs, rng, role):
+    loop = Loop(root, place(policy="remap", pool="3M", page="16K", extra=PATIENT), below, model_dirs, role)
+    for site, nth in points_of(loop.learn(), rng):
+        loop.strike(site, nth)
+    loop.finish()
+
+
+assert below_module.LIBRARY.exists() or SANITIZE, below_module.LIBRARY
