@@ -49,6 +49,19 @@ void mm_kchan_done(struct mm_kchan *chan)
 	chan->fd = -1;
 }
 
+void mm_kchan_close(struct mm_kchan *chan)
+{
+	struct mm_kpacket *item;
+
+	while ((item = mm_fifo_at(&chan->queue, 0))) {
+		mm_kpacket_done(item);
+		mm_fifo_drop(&chan->queue, 1);
+	}
+	mm_close_fd(&chan->fd);
+	mm_kchan_done(chan);
+	chan->retry_ns = UINT64_MAX;
+}
+
 int mm_kchan_flush(struct mm_kchan *chan)
 {
 	struct mm_kpacket *item;

@@ -47,6 +47,12 @@ struct mm_kchan {
 void mm_kchan_init(struct mm_kchan *chan, int fd);
 void mm_kchan_done(struct mm_kchan *chan);
 
+/*
+ * Ends the channel to a process that is dead, and closes the socket and what waits in the queue.
+ * For an owner that holds what it had sent elsewhere as well, so that no close here is the last.
+ */
+void mm_kchan_close(struct mm_kchan *chan);
+
 /**
  * mm_kchan_send() - send now, or when there is room
  * @chan:  any

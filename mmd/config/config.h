@@ -57,6 +57,7 @@ struct mm_config {
 	struct mm_accounts accounts;
 	uint64_t reclaim_timeout_ms, stop_ms; /* deadlines of the ladder; 0 = default */
 	uint64_t kill_max, kill_window_ms;    /* bounds of its breaker; 0 = default */
+	uint64_t core_timeout_ms;             /* time for core to go round its loop; 0 = no limit */
 	uint64_t idle_ms;              /* time to load a model or declare KV memory; 0 = no limit */
 	uint64_t host_store_max_bytes; /* 0 = no limit */
 	/* Directory for stores that exceed host_store_max_bytes; "" = none. */

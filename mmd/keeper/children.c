@@ -28,13 +28,6 @@ static uint64_t xfer_ordinal(const struct mm_keeper *k, const struct mm_keeper_x
 	return mm_config_at(&k->config->device, (uint32_t)(x - k->xfer));
 }
 
-static uint64_t backoff_growing_ns(unsigned int times, uint64_t max_ns)
-{
-	if (times < 2)
-		return 0;
-	return MM_MIN(MM_KEEPER_BACKOFF_NS << MM_MIN(times - 2, 10u), max_ns);
-}
-
 /*
  * An xfer that works a little and dies has not failed to start, but repeated quick deaths are
  * delayed as well.
@@ -43,8 +36,8 @@ static uint64_t xfer_backoff_ns(const struct mm_keeper_xfer *x)
 {
 	if (x->down)
 		return BACKOFF_DOWN_NS;
-	return MM_MAX(backoff_growing_ns(x->failures, BACKOFF_MAX_NS),
-		      backoff_growing_ns(x->quick, BACKOFF_QUICK_NS));
+	return MM_MAX(mm_keeper_backoff_ns(x->failures, BACKOFF_MAX_NS),
+		      mm_keeper_backoff_ns(x->quick, BACKOFF_QUICK_NS));
 }
 
 static void xfer_request(struct mm_keeper *k, const struct mm_kmsg *msg)
@@ -53,6 +46,9 @@ static void xfer_request(struct mm_keeper *k, const struct mm_kmsg *msg)
 	uint64_t wait_ns = xfer_backoff_ns(x);
 
 	if (x->pid || x->start_at_ns != UINT64_MAX) {
+		/* A core that did not see that its predecessor had asked asks again. */
+		if (x->epoch == msg->id)
+			return;
 		mm_log(MM_LOG_ERROR, "xfer.start_refused",
 		       "device=%" PRIu64 " epoch=%" PRIu64 " pid=%d", xfer_ordinal(k, x), msg->id,
 		       (int)x->pid);
@@ -77,20 +73,30 @@ static struct mm_keeper_helper *helper_find(struct mm_keeper *k, enum mm_role ro
 	return NULL;
 }
 
+static struct mm_keeper_helper *helper_new(struct mm_keeper *k, enum mm_role role, uint64_t id)
+{
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
+		struct mm_keeper_helper *h = &k->helpers[i];
+
+		if (!h->pid && !h->ended) {
+			*h = (struct mm_keeper_helper){ .role = role, .id = id };
+			return h;
+		}
+	}
+	return NULL;
+}
+
+/* A core that is dead by now has no use for a helper; its successor asks for one itself. */
 static void helper_request(struct mm_keeper *k, enum mm_role role, uint64_t id)
 {
 	struct mm_instance instance = { .role = role, .id = id };
+	struct mm_keeper_helper *h;
 
-	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
-		if (!k->helpers[i].pid) {
-			k->helpers[i].role = role;
-			k->helpers[i].id = id;
-			if (!mm_instance_start(&k->core, k->config, &instance, &k->helpers[i].pid))
-				break;
-			return;
-		}
-	}
-	mm_instance_gone(&k->core, &instance, W_EXITCODE(1, 0));
+	if (!mm_keeper_has_core(k) || helper_find(k, role, id))
+		return;
+	h = helper_new(k, role, id);
+	if (!h || !mm_instance_start(&k->core, &k->hold, k->config, &instance, &h->pid))
+		mm_instance_gone(&k->core, &instance, W_EXITCODE(1, 0));
 }
 
 void mm_children_on_start(struct mm_keeper *k, const struct mm_kmsg *msg)
@@ -137,7 +143,8 @@ void mm_children_xfer_down(struct mm_keeper *k, struct mm_keeper_xfer *x, const 
 	for (uint32_t i = 0; i < k->n_xfers; i++)
 		any |= !k->xfer[i].down;
 	if (k->ready && any) {
-		mm_instance_send(&k->core, &msg, NULL, 0);
+		if (mm_keeper_has_core(k))
+			mm_instance_send(&k->core, &msg, NULL, 0);
 		return;
 	}
 	snprintf(text, sizeof(text), "device %" PRIu64 ": %s", xfer_ordinal(k, x), why);
@@ -146,9 +153,12 @@ void mm_children_xfer_down(struct mm_keeper *k, struct mm_keeper_xfer *x, const 
 
 static void xfer_gone(struct mm_keeper *k, struct mm_keeper_xfer *x, int status)
 {
+	const struct mm_instance instance = { MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch };
 	char why[120];
 
 	x->pid = 0;
+	x->status = status;
+	mm_instance_release(&k->hold, &instance);
 	if (!x->proven && !x->down)
 		x->failures++;
 	x->quick = mm_now_ns() - x->started_ns < QUICK_NS ? x->quick + 1 : 0;
@@ -160,9 +170,8 @@ static void xfer_gone(struct mm_keeper *k, struct mm_keeper_xfer *x, int status)
 		 x->failures, (unsigned int)status);
 	if (x->failures >= FAILURES_MAX && !x->down && !k->stopping)
 		mm_children_xfer_down(k, x, why);
-	mm_instance_gone(&k->core,
-			 &(struct mm_instance){ MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch },
-			 status);
+	if (mm_keeper_has_core(k))
+		mm_instance_gone(&k->core, &instance, status);
 }
 
 /*
@@ -171,7 +180,7 @@ static void xfer_gone(struct mm_keeper *k, struct mm_keeper_xfer *x, int status)
  */
 void mm_children_start_due(struct mm_keeper *k)
 {
-	for (uint32_t i = 0; i < k->n_xfers; i++) {
+	for (uint32_t i = 0; i < k->n_xfers && mm_keeper_has_core(k); i++) {
 		struct mm_keeper_xfer *x = &k->xfer[i];
 
 		if (x->start_at_ns > mm_now_ns())
@@ -179,7 +188,7 @@ void mm_children_start_due(struct mm_keeper *k)
 		x->start_at_ns = UINT64_MAX;
 		x->started_ns = mm_now_ns();
 		x->proven = false;
-		if (!mm_instance_start(&k->core, k->config,
+		if (!mm_instance_start(&k->core, &k->hold, k->config,
 				       &(struct mm_instance){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
 			xfer_gone(k, x, W_EXITCODE(1, 0));
 	}
@@ -189,7 +198,7 @@ uint64_t mm_children_start_at_ns(const struct mm_keeper *k)
 {
 	uint64_t at = UINT64_MAX;
 
-	for (uint32_t i = 0; i < k->n_xfers; i++)
+	for (uint32_t i = 0; i < k->n_xfers && mm_keeper_has_core(k); i++)
 		at = MM_MIN(at, k->xfer[i].start_at_ns);
 	return at;
 }
@@ -205,16 +214,23 @@ static bool xfer_reaped(struct mm_keeper *k, pid_t pid, int status)
 	return false;
 }
 
+static void helper_gone(struct mm_keeper *k, struct mm_keeper_helper *h, int status)
+{
+	const struct mm_instance instance = { .role = h->role, .id = h->id };
+
+	h->pid = 0;
+	h->status = status;
+	h->ended = !mm_keeper_has_core(k);
+	mm_instance_release(&k->hold, &instance);
+	if (!h->ended)
+		mm_instance_gone(&k->core, &instance, status);
+}
+
 static void helper_reaped(struct mm_keeper *k, pid_t pid, int status)
 {
 	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
-		if (k->helpers[i].pid == pid) {
-			k->helpers[i].pid = 0;
-			mm_instance_gone(&k->core,
-					 &(struct mm_instance){ .role = k->helpers[i].role,
-								.id = k->helpers[i].id },
-					 status);
-		}
+		if (k->helpers[i].pid == pid)
+			helper_gone(k, &k->helpers[i], status);
 	}
 }
 
@@ -235,4 +251,69 @@ bool mm_children_all_reaped(const struct mm_keeper *k)
 			return false;
 	}
 	return true;
+}
+
+/* ---- for a successor of core ---- */
+
+void mm_children_kill_loads(struct mm_keeper *k)
+{
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
+		if (k->helpers[i].role == MM_ROLE_LOAD)
+			mm_keeper_child_kill(k->helpers[i].pid);
+	}
+}
+
+bool mm_children_loads_ended(const struct mm_keeper *k)
+{
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
+		if (k->helpers[i].role == MM_ROLE_LOAD && k->helpers[i].pid)
+			return false;
+	}
+	return true;
+}
+
+static void xfer_report(struct mm_keeper *k, uint32_t device)
+{
+	const struct mm_keeper_xfer *x = &k->xfer[device];
+	struct mm_kmsg msg = { .op = MM_K_CHILD,
+			       .role = MM_ROLE_XFER,
+			       .device = device,
+			       .id = x->epoch,
+			       .pid = x->pid,
+			       .flags = x->down ? MM_K_F_DOWN : 0 };
+
+	if (!x->epoch)
+		return;
+	if (!x->pid && x->start_at_ns == UINT64_MAX) {
+		msg.flags |= MM_K_F_ENDED;
+		msg.result = x->status;
+	}
+	mm_instance_send(&k->core, &msg, NULL, 0);
+}
+
+static void helper_report(struct mm_keeper *k, const struct mm_keeper_helper *h)
+{
+	struct mm_kmsg msg = { .op = MM_K_CHILD,
+			       .role = h->role,
+			       .id = h->id,
+			       .pid = h->pid,
+			       .flags = h->ended ? MM_K_F_ENDED : 0,
+			       .result = h->status };
+
+	if (h->pid || h->ended)
+		mm_instance_send(&k->core, &msg, NULL, 0);
+}
+
+void mm_children_report(struct mm_keeper *k)
+{
+	for (uint32_t i = 0; i < k->n_xfers; i++)
+		xfer_report(k, i);
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++)
+		helper_report(k, &k->helpers[i]);
+}
+
+void mm_children_forget_ended(struct mm_keeper *k)
+{
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++)
+		k->helpers[i].ended = false;
 }

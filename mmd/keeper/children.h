@@ -37,3 +37,17 @@ void mm_children_kill(struct mm_keeper *keeper);
 
 /* Whether none of them lives. */
 bool mm_children_all_reaped(const struct mm_keeper *keeper);
+
+/*
+ * Before a successor of core starts: loads are killed, because what they do cannot be taken over,
+ * and whether all have ended.
+ */
+void mm_children_kill_loads(struct mm_keeper *keeper);
+bool mm_children_loads_ended(const struct mm_keeper *keeper);
+
+/*
+ * The part of the inventory (MM_K_CHILD) that is about processes. Those that ended are remembered
+ * until mm_children_forget_ended(), because the core that is told may end as well.
+ */
+void mm_children_report(struct mm_keeper *keeper);
+void mm_children_forget_ended(struct mm_keeper *keeper);

@@ -40,6 +40,11 @@ int mm_hold_put(struct mm_hold *hold, struct mm_held_name name, int fd)
 	return r;
 }
 
+void mm_hold_drop(struct mm_hold *hold, struct mm_held_name name)
+{
+	held_close(hold, &name, mm_fdtab_take(&hold->fds, name), false);
+}
+
 void mm_hold_on_hold(struct mm_hold *hold, struct mm_kpacket *packet)
 {
 	if (packet->n_fds != packet->n_names)

@@ -33,6 +33,9 @@ void mm_hold_init(struct mm_hold *hold, struct mm_closer *closer);
 /* Holds @fd, which is taken over. Return: 0; -ENOMEM: it was closed. */
 int mm_hold_put(struct mm_hold *hold, struct mm_held_name name, int fd);
 
+/* Closes what has that name. */
+void mm_hold_drop(struct mm_hold *hold, struct mm_held_name name);
+
 /* Messages of core: HOLD and DROP; an answer, if one is due, goes to @core. */
 void mm_hold_on_hold(struct mm_hold *hold, struct mm_kpacket *packet);
 void mm_hold_on_drop(struct mm_hold *hold, struct mm_kchan *core, const struct mm_kpacket *packet);

@@ -2,6 +2,7 @@
 #include "mmd/keeper/instance.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #include "libclient/ipc/sock.h"
 #include "libclient/support/cleanup.h"
@@ -44,7 +45,30 @@ static int instance_spawn(const struct mm_config *config, const struct mm_instan
 	return mm_spawn(&own, role, child, role == MM_ROLE_LOAD ? 2 : 1, ret_pid);
 }
 
-bool mm_instance_start(struct mm_kchan *core, const struct mm_config *config,
+static struct mm_held_name instance_name(const struct mm_instance *instance)
+{
+	return (struct mm_held_name){ .kind = MM_HELD_PEER,
+				      .index = mm_held_peer(instance->role, instance->device),
+				      .id = instance->id };
+}
+
+/* A load ends with core, because nobody can take over what it does. */
+static int instance_hold(struct mm_hold *hold, const struct mm_instance *instance, int fd)
+{
+	int copy;
+
+	if (instance->role == MM_ROLE_LOAD)
+		return 0;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return copy < 0 ? -errno : mm_hold_put(hold, instance_name(instance), copy);
+}
+
+void mm_instance_release(struct mm_hold *hold, const struct mm_instance *instance)
+{
+	mm_hold_drop(hold, instance_name(instance));
+}
+
+bool mm_instance_start(struct mm_kchan *core, struct mm_hold *hold, const struct mm_config *config,
 		       const struct mm_instance *instance, pid_t *ret_pid)
 {
 	struct mm_kmsg msg = { .op = MM_K_STARTED,
@@ -54,6 +78,9 @@ bool mm_instance_start(struct mm_kchan *core, const struct mm_config *config,
 	int fds[MM_SPAWN_FDS_MAX] = { -1, -1 };
 	int r = instance_spawn(config, instance, ret_pid, fds);
 
+	/* Without the copy it runs all the same; only a successor of core has to kill it. */
+	if (r == 0 && instance_hold(hold, instance, fds[0]) < 0)
+		mm_log(MM_LOG_ERROR, "role.not_held", "what=%u", instance->role);
 	if (r < 0) {
 		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", instance->role, r);
 		mm_close_fd(&fds[0]);

@@ -17,6 +17,7 @@
 
 #include "mmd/common/kchan.h"
 #include "mmd/config/config.h"
+#include "mmd/keeper/hold.h"
 
 struct mm_instance {
 	enum mm_role role;
@@ -34,14 +35,18 @@ void mm_instance_send(struct mm_kchan *core, const struct mm_kmsg *msg, const in
 /**
  * mm_instance_start() - start a role and report it to core
  * @core:     the channel to core
+ * @hold:     gets a copy of core's end of an xfer or spool, so that core's end is not theirs
  * @config:   keeper's; the instance gets it as flags
  * @instance: a load, a spool or an xfer
  * @ret_pid:  written only on success
  *
  * Return: false: it could not be started, which was logged; the caller calls mm_instance_gone().
  */
-bool mm_instance_start(struct mm_kchan *core, const struct mm_config *config,
+bool mm_instance_start(struct mm_kchan *core, struct mm_hold *hold, const struct mm_config *config,
 		       const struct mm_instance *instance, pid_t *ret_pid);
+
+/* Drops the copy of core's end, once the instance was reaped. */
+void mm_instance_release(struct mm_hold *hold, const struct mm_instance *instance);
 
 /* Reports the end of an instance to core; @status is the wait status. */
 void mm_instance_gone(struct mm_kchan *core, const struct mm_instance *instance, int status);

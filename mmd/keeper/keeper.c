@@ -31,8 +31,8 @@
  */
 static void sources_update(struct mm_keeper *k)
 {
-	bool accepts =
-		k->ready && !k->stopping && !mm_kchan_is_waiting(&k->core) && !k->accept_at_ns;
+	bool accepts = k->process.serves && !k->stopping && !mm_kchan_is_waiting(&k->core) &&
+		       !k->accept_at_ns;
 	/* Only the operator can use the admin socket, and it adds nothing to the closer's work. */
 	bool tenants = accepts && !mm_closer_is_full(&k->closer);
 
@@ -141,10 +141,15 @@ static void children_reap(struct mm_keeper *k)
 	pid_t pid;
 	int status;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+		if (!WIFEXITED(status) && !WIFSIGNALED(status)) {
+			if (pid == k->process.pid)
+				k->process.stopped = WIFSTOPPED(status);
+			continue;
+		}
 		if (mm_closer_reaped(&k->closer, pid))
 			continue;
-		if (pid == k->core_pid)
+		if (pid == k->process.pid)
 			mm_kcore_gone(k, status);
 		else if (pid == k->relay.pid)
 			relay_gone(k, status);
@@ -161,7 +166,10 @@ static void keeper_stop(struct mm_keeper *k)
 		return;
 	k->stopping = true;
 	k->end_at_ns = mm_now_ns() + MM_KEEPER_STOP_NS;
-	mm_instance_send(&k->core, &msg, NULL, 0);
+	if (k->process.pid)
+		mm_instance_send(&k->core, &msg, NULL, 0);
+	else
+		mm_kcore_end(k);
 	/*
 	 * Logged after the message was queued: a reader of the line can rely on core to stop, even
 	 * if keeper dies now.
@@ -227,7 +235,7 @@ static int sources_add(struct mm_keeper *k)
 
 static bool roles_all_reaped(const struct mm_keeper *k)
 {
-	return !k->core_pid && mm_children_all_reaped(k);
+	return !k->process.pid && mm_children_all_reaped(k);
 }
 
 /*
@@ -238,10 +246,10 @@ static bool keeper_end_due(struct mm_keeper *k)
 {
 	if (mm_now_ns() < k->end_at_ns)
 		return false;
-	if (!k->core_pid)
+	if (!k->process.pid)
 		return true; /* a process hangs in the kernel in spite of SIGKILL */
-	mm_log(MM_LOG_ERROR, "core.stop_timeout", "pid=%d", (int)k->core_pid);
-	mm_keeper_child_kill(k->core_pid);
+	mm_log(MM_LOG_ERROR, "core.stop_timeout", "pid=%d", (int)k->process.pid);
+	mm_keeper_child_kill(k->process.pid);
 	mm_children_kill(k);
 	return false;
 }
@@ -251,6 +259,7 @@ static uint64_t keeper_wake_ns(const struct mm_keeper *k)
 	uint64_t at = MM_MIN(mm_children_start_at_ns(k), k->end_at_ns);
 
 	at = MM_MIN(at, mm_closer_due_ns(&k->closer));
+	at = MM_MIN(at, mm_kcore_due_ns(k));
 	at = MM_MIN(at, MM_MIN(mm_kchan_deadline(&k->core), k->relay_at_ns));
 	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
 }
@@ -279,7 +288,7 @@ static int keeper_run(struct mm_keeper *k)
 
 static void keeper_done(struct mm_keeper *k)
 {
-	mm_keeper_child_kill(k->core_pid);
+	mm_keeper_child_kill(k->process.pid);
 	mm_children_kill(k);
 	mm_place_done(&k->place);
 	mm_kchan_done(&k->core);
@@ -309,7 +318,8 @@ static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char
 		.admin_source = MM_LOOP_SOURCE_NULL,
 		.signal_fd = -1,
 		.end_at_ns = UINT64_MAX,
-		.beat = MM_REGION_NULL,
+		.process.beat = MM_REGION_NULL,
+		.process.start_at_ns = UINT64_MAX,
 		.closer.spared_fd = -1,
 		.relay = MM_RELAY_NULL,
 		.relay_at_ns = UINT64_MAX,

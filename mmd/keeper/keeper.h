@@ -4,17 +4,18 @@
  *
  * Concept:   Holds the directory's lock, the devices' locks and the listening sockets. Starts log
  *            and core, and at core's request xfer, loads and spools; accepts connections and passes
- *            them to core. It decides nothing and reads no byte that a tenant wrote, so nothing
- *            that a child or a tenant does can bring it down.
+ *            them to core. What must survive core it holds as well (hold.h). It decides nothing and
+ *            reads no byte that a tenant wrote, so nothing that a child or a tenant does can bring
+ *            it down.
  * Lifetime:  SIGTERM, SIGINT or SIGQUIT: core ends the tenants' connections, then everything ends,
  *            exit 0. SIGHUP, SIGUSR1 and SIGUSR2 are logged and have no effect. Core dies:
- *            everything ends, exit 1 (systemd starts mmd anew). xfer dies: it is started again when
- *            core requests it, after a pause that grows while it fails, and never before the old
- *            one was reaped.
- * Ownership: struct keeper owns the channel to core, the locks, the sockets and the children.
+ *            another one follows if it can go on (kcore.h), else everything ends, exit 1 (systemd
+ *            starts mmd anew). xfer dies: it is started again when core requests it, after a pause
+ *            that grows while it fails, and never before the old one was reaped.
+ * Ownership: struct mm_keeper owns the channel to core, the locks, the sockets and the children.
  * Threading: one thread.
- * Limits:    MM_KEEPER_HELPERS_MAX loads and spools at once; connections are accepted only after
- *            core has sent READY, and only while its channel has room.
+ * Limits:    MM_KEEPER_HELPERS_MAX loads and spools at once; connections are accepted only while a
+ *            core serves, and its channel has room.
  */
 #pragma once
 

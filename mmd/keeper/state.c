@@ -4,6 +4,15 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "libclient/base/base.h"
+
+uint64_t mm_keeper_backoff_ns(unsigned int times, uint64_t max_ns)
+{
+	if (times < 2)
+		return 0;
+	return MM_MIN(MM_KEEPER_BACKOFF_NS << MM_MIN(times - 2, 10u), max_ns);
+}
+
 void mm_keeper_child_kill(pid_t pid)
 {
 	if (pid > 0)
@@ -15,5 +24,5 @@ void mm_keeper_fail(struct mm_keeper *k, const char *text)
 	if (fprintf(stderr, "mmd: %s\n", text) < 0)
 		snprintf(k->why, sizeof(k->why), "%s", text);
 	k->failed = true;
-	mm_keeper_child_kill(k->core_pid);
+	mm_keeper_child_kill(k->process.pid);
 }

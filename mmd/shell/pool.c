@@ -8,8 +8,10 @@
 
 #include "mmd/shell/shell.h"
 
-/* For sessions, stores, loads, admin clients and one batch in flight. */
-#define FDS_BESIDES_PAGES 1024
+/*
+ * For sessions, stores, loads, spools, admin clients and one batch in flight; keeper needs as many.
+ */
+#define FDS_BESIDES_PAGES 2048
 
 void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index)
 {

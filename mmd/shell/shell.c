@@ -20,7 +20,7 @@
 static void keeper_lost(struct mm_shell *shell)
 {
 	mm_log(MM_LOG_ERROR, "keeper.lost", "pid=%d", (int)getppid());
-	shell->failed = shell->stopping = true;
+	shell->gives_way = shell->stopping = true;
 }
 
 static void keeper_send(struct mm_shell *shell, const struct mm_kmsg *msg)
@@ -216,7 +216,7 @@ static void shell_iterate(struct mm_shell *shell)
 	mm_sessions_ring(shell);
 	mm_held_flush(&shell->held);
 	if (shell->held.failed)
-		shell->failed = shell->stopping = true;
+		shell->gives_way = shell->stopping = true;
 	if (mm_kchan_service(&shell->keeper, now) < 0)
 		keeper_lost(shell);
 	mm_peerlog_tick(&shell->peerlog, now);
@@ -312,6 +312,9 @@ int mm_shell_main(int fd, const struct mm_config *config)
 	}
 	if (r < 0)
 		mm_log(MM_LOG_ERROR, "core.failed", "error=%d", r);
+	/* A successor needs what keeper holds; if there will be none, keeper hangs up. */
+	if (r < 0 || shell.gives_way)
+		return 1;
 	shell_done(&shell);
-	return r < 0 || shell.failed ? 1 : 0;
+	return shell.failed ? 1 : 0;
 }

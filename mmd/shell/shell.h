@@ -59,7 +59,8 @@ struct mm_shell {
 	uint64_t fds_max; /* RLIMIT_NOFILE */
 	bool ready;       /* all pools are complete, tenants are accepted */
 	bool stopping;
-	bool failed;
+	bool failed;    /* mmd ends, because it cannot go on */
+	bool gives_way; /* only this core cannot go on: it ends without hanging up anybody */
 };
 
 /**

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "libclient/ipc/sock.h"
 #include "libclient/support/cleanup.h"
@@ -11,12 +12,20 @@
 
 #define SPOOL_FDS 2 /* to write, to read */
 
+/* Closing our end does not end it: keeper has a copy, for a successor of core. */
+static void spool_hang_up(int *fd)
+{
+	if (*fd >= 0)
+		shutdown(*fd, SHUT_RDWR);
+	mm_close_fd(fd);
+}
+
 static void spool_release(struct mm_spool *spool)
 {
 	struct mm_shell *shell = spool->shell;
 
 	mm_loop_del(&shell->loop, &spool->source);
-	mm_close_fd(&spool->fd);
+	spool_hang_up(&spool->fd);
 	*spool = (struct mm_spool){ .shell = shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
 }
 
@@ -184,9 +193,11 @@ void mm_spool_started(struct mm_shell *shell, uint64_t store, int fd)
 {
 	struct mm_spool *spool = spool_find(shell, store);
 
+	if (fd < 0)
+		mm_shell_send_keeper(shell, MM_K_KILL, MM_ROLE_SPOOL, store);
 	/* Its store is gone meanwhile: the spool ends when its socket is closed. */
 	if (!spool || spool->state != MM_SPOOL_STARTING) {
-		mm_close_fd(&fd);
+		spool_hang_up(&fd);
 		return;
 	}
 	spool->fd = fd;

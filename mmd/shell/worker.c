@@ -292,6 +292,9 @@ void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd
 
 	if (epoch != w->kept->epoch || w->kept->state != MM_WORKER_DOWN || fd < 0) {
 		mm_close_fd(&fd);
+		/* Its end of the pair stays open at keeper, so it would not end by itself. */
+		if (epoch == w->kept->epoch)
+			mm_shell_send_keeper_xfer(pool, MM_K_KILL);
 		return;
 	}
 	w->kept->told = (struct mm_told_kept){ 0 };
