@@ -243,9 +243,9 @@ static ssize_t sock_read(int fd, struct msghdr *msg, int flags)
 	}
 }
 
-static int sock_recvmsg(int fd, struct msghdr *msg, size_t *ret_len)
+static int sock_recvmsg(int fd, struct msghdr *msg, int flags, size_t *ret_len)
 {
-	ssize_t n = sock_read(fd, msg, MSG_CMSG_CLOEXEC);
+	ssize_t n = sock_read(fd, msg, flags | MSG_CMSG_CLOEXEC);
 
 	if (n < 0) {
 		msg->msg_controllen = 0; /* the kernel wrote nothing: no fd is in there */
@@ -257,8 +257,8 @@ static int sock_recvmsg(int fd, struct msghdr *msg, size_t *ret_len)
 	return 0;
 }
 
-int mm_sock_recv(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *ret_n_fds,
-		 size_t *ret_len)
+static int sock_recv_fds(int fd, int flags, void *buf, size_t cap, int *fds, size_t max,
+			 size_t *ret_n_fds, size_t *ret_len)
 {
 	union control control;
 	struct iovec iov = { .iov_base = buf, .iov_len = cap };
@@ -274,7 +274,7 @@ int mm_sock_recv(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *re
 		return -EINVAL;
 	if (mm_fault("sock.recv"))
 		return -ECONNRESET;
-	r = sock_recvmsg(fd, &msg, ret_len);
+	r = sock_recvmsg(fd, &msg, flags, ret_len);
 	n_fds = sock_take_fds(&msg, fds, max);
 	if (!r && (msg.msg_flags & MSG_CTRUNC))
 		r = -EMFILE;
@@ -288,11 +288,32 @@ int mm_sock_recv(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *re
 	return r;
 }
 
+int mm_sock_recv(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *ret_n_fds,
+		 size_t *ret_len)
+{
+	return sock_recv_fds(fd, 0, buf, cap, fds, max, ret_n_fds, ret_len);
+}
+
+int mm_sock_look(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *ret_n_fds,
+		 size_t *ret_len)
+{
+	return sock_recv_fds(fd, MSG_PEEK, buf, cap, fds, max, ret_n_fds, ret_len);
+}
+
+int mm_sock_skip(int fd)
+{
+	char byte;
+	size_t len;
+	int r = mm_sock_recv_nofds(fd, &byte, sizeof(byte), &len);
+
+	return r == -EMSGSIZE ? 0 : r;
+}
+
 int mm_sock_recv_nofds(int fd, void *buf, size_t cap, size_t *ret_len)
 {
 	struct iovec iov = { .iov_base = buf, .iov_len = cap };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	int r = sock_recvmsg(fd, &msg, ret_len);
+	int r = sock_recvmsg(fd, &msg, 0, ret_len);
 
 	if (r)
 		return r;

@@ -97,6 +97,20 @@ int mm_sock_recv(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *re
 		 size_t *ret_len);
 
 /**
+ * mm_sock_look() - copy the next message with its fds, and leave it in the queue
+ * @fd: no other thread or process may receive from it meanwhile
+ *
+ * Otherwise as mm_sock_recv(): each call opens fds of its own. After -EMFILE all is as before.
+ */
+int mm_sock_look(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *ret_n_fds,
+		 size_t *ret_len);
+
+/*
+ * Takes the next message out of the queue, and closes its fds. Return: 0; -EAGAIN; -ECONNRESET.
+ */
+int mm_sock_skip(int fd);
+
+/**
  * mm_sock_recv_nofds() - receive one message from a peer that must not pass fds
  * @fd:      any
  * @buf:     @cap bytes

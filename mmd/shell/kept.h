@@ -43,6 +43,7 @@
 struct mm_kept_front {
 	struct mm_book_head head;
 	struct mm_pool_kept pool[MM_DEVICES_MAX];
+	struct mm_worker_kept worker[MM_DEVICES_MAX];
 	struct mm_session_kept session[MM_SESSIONS_MAX];
 };
 

@@ -30,8 +30,10 @@ void mm_pushed_adopt(struct mm_pushed *p, struct mm_pushed_kept *kept, struct mm
 		kept->job[kept->marked - 1] = (struct mm_pushed_job){ 0 };
 	mm_kept_publish(&kept->marked, 0);
 	pushed_rings_init(p, kept, ours, theirs);
-	for (size_t i = 0; i < MM_PUSHED_JOBS; i++)
+	for (size_t i = 0; i < MM_PUSHED_JOBS; i++) {
 		p->running += kept->job[i].id != 0;
+		p->creating += kept->job[i].id && kept->job[i].count;
+	}
 }
 
 void mm_pushed_done(struct mm_pushed *p, struct mm_pushed_kept *kept)
@@ -101,14 +103,16 @@ int mm_pushed_push(struct mm_pushed *p, const struct mm_msg *msg)
 		*job = (struct mm_pushed_job){ 0 };
 	mm_kept_publish(&kept->marked, 0);
 	p->running += !r;
+	p->creating += !r && job->count;
 	return r;
 }
 
 void mm_pushed_end(struct mm_pushed *p, struct mm_pushed_job *job)
 {
+	p->creating -= job->count != 0;
+	p->running--;
 	mm_kept_publish(&job->id, 0);
 	*job = (struct mm_pushed_job){ 0 };
-	p->running--;
 }
 
 void mm_pushed_retain(struct mm_pushed *p,

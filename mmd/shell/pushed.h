@@ -43,7 +43,8 @@ struct mm_pushed_kept {
 struct mm_pushed {
 	struct mm_pushed_kept *kept;
 	struct mm_ring jobs, done;
-	uint32_t running; /* jobs in the table */
+	uint32_t running;  /* jobs in the table */
+	uint32_t creating; /* those of them that create pages */
 };
 
 /* For a new xfer: empties the table; @ours and @theirs are fresh. */

@@ -2,6 +2,7 @@
 #include "mmd/shell/worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,14 +34,18 @@ void mm_worker_init(struct mm_pool *pool)
 		.proven_at_ns = UINT64_MAX,
 		.device = { .numa_node = -1 },
 	};
-	w->kept = &w->alone;
+	w->kept = &pool->shell->kept.front->worker[pool->index];
 	mm_worker_send_init(w);
 }
 
-void mm_worker_pages_close(struct mm_worker *w, uint32_t first, uint32_t count)
+void mm_worker_pages_close(struct mm_pool *pool, uint32_t first, uint32_t count)
 {
-	for (uint32_t i = first; i < first + count; i++)
-		mm_close_fd(&w->page_fd[i]);
+	for (uint32_t i = first; i < first + count; i++) {
+		if (pool->worker.page_fd[i] < 0)
+			continue;
+		mm_close_fd(&pool->worker.page_fd[i]);
+		mm_held_drop(&pool->shell->held, mm_worker_page_name(pool->index, i), false);
+	}
 }
 
 static void worker_disconnect(struct mm_pool *pool)
@@ -54,11 +59,11 @@ static void worker_disconnect(struct mm_pool *pool)
 	mm_region_done(&w->done_region);
 	/* Pages that it was creating may be incomplete; the next xfer creates them anew. */
 	for (size_t i = 0; i < MM_PUSHED_JOBS; i++)
-		mm_worker_pages_close(w, w->kept->pushed.job[i].first,
+		mm_worker_pages_close(pool, w->kept->pushed.job[i].first,
 				      w->kept->pushed.job[i].count);
 	mm_pushed_done(&w->pushed, &w->kept->pushed);
 	w->kept->proven = false;
-	w->busy = w->bell = w->want_write = w->overrun = false;
+	w->busy = w->bell = w->want_write = w->overrun = w->stalled = w->handled = false;
 	w->retry_ns = w->hello_by_ns = w->proven_at_ns = UINT64_MAX;
 }
 
@@ -67,8 +72,8 @@ void mm_worker_done(struct mm_pool *pool)
 	struct mm_worker *w = &pool->worker;
 
 	worker_disconnect(pool);
-	if (w->page_fd)
-		mm_worker_pages_close(w, 0, w->device.pages);
+	for (uint32_t i = 0; w->page_fd && i < w->device.pages; i++)
+		mm_close_fd(&w->page_fd[i]);
 	free(w->page_fd);
 	w->page_fd = NULL;
 }
@@ -154,15 +159,21 @@ static int setup_send(struct mm_pool *pool)
 		.flags = w->kept->known ? MM_X_F_LOCKED : 0,
 	};
 
+	mm_cleanup(mm_close_fd) int jobs_fd = mm_store_open_again(w->jobs_region.fd, O_RDONLY);
+
+	if (jobs_fd < 0)
+		return -errno;
 	snprintf(msg.text, sizeof(msg.text), "%s", c->driver);
 	snprintf(msg.wanted, sizeof(msg.wanted), "%s", c->device_uuid[pool->index]);
-	return mm_sock_send(w->fd, &msg, sizeof(msg),
-			    (int[]){ w->jobs_region.fd, w->done_region.fd }, 2);
+	return mm_sock_send(w->fd, &msg, sizeof(msg), (int[]){ jobs_fd, w->done_region.fd }, 2);
 }
 
-static int rings_create(struct mm_worker *w)
+/* keeper holds both for a successor; xfer gets that of jobs for reading only. */
+static int rings_create(struct mm_pool *pool)
 {
-	int r = mm_region_create(sizeof(struct mm_xq_region), MM_REGION_READONLY, "mm-jobs",
+	struct mm_worker *w = &pool->worker;
+	struct mm_held_name name = { .kind = MM_HELD_XRING, .index = pool->index };
+	int r = mm_region_create(sizeof(struct mm_xq_region), MM_REGION_SHARED, "mm-jobs",
 				 &w->jobs_region);
 
 	if (r == 0)
@@ -170,6 +181,9 @@ static int rings_create(struct mm_worker *w)
 				     &w->done_region);
 	if (r < 0)
 		return r;
+	mm_held_put(&pool->shell->held, name, w->jobs_region.fd);
+	name.id = 1;
+	mm_held_put(&pool->shell->held, name, w->done_region.fd);
 	mm_pushed_start(&w->pushed, &w->kept->pushed, w->jobs_region.base, w->done_region.base);
 	return 0;
 }
@@ -272,17 +286,23 @@ void mm_worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, siz
 
 /* ---- service ---- */
 
-static void worker_on_socket(struct mm_loop_source *source, uint32_t events)
+/* Handles messages of xfer, and the end of the connection. */
+static void worker_listen(struct mm_pool *pool)
 {
-	struct mm_pool *pool = mm_loop_source_owner(source, struct mm_pool, worker.source);
-	int r = 0;
+	int r = mm_worker_receive(pool, MESSAGES_PER_WAKEUP);
 
-	pool->worker.busy = true;
-	if (events & ~(uint32_t)EPOLLOUT)
-		r = mm_worker_receive(pool, MESSAGES_PER_WAKEUP);
 	if (r < 0)
 		r == -ECONNRESET ? mm_worker_down(pool, "connection closed")
 				 : mm_worker_fault(pool, "protocol violated");
+}
+
+static void worker_on_socket(struct mm_loop_source *source, uint32_t events)
+{
+	struct mm_pool *pool = mm_loop_source_owner(source, struct mm_pool, worker.source);
+
+	pool->worker.busy = true;
+	if (events & ~(uint32_t)EPOLLOUT)
+		worker_listen(pool);
 }
 
 void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd)
@@ -304,7 +324,7 @@ void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd
 	w->hello_by_ns = mm_now_ns() + MM_HELLO_WAIT_NS;
 	r = mm_loop_add(&pool->shell->loop, &w->source, fd, EPOLLIN, worker_on_socket);
 	if (r == 0)
-		r = rings_create(w);
+		r = rings_create(pool);
 	if (r == 0)
 		r = setup_send(pool);
 	if (r < 0)
@@ -323,6 +343,10 @@ bool mm_worker_service(struct mm_pool *pool, uint64_t now_ns)
 		mm_worker_proven(pool);
 	if (now_ns >= w->retry_ns)
 		w->retry_ns = UINT64_MAX;
+	if (w->stalled) {
+		worker_listen(pool);
+		w->busy |= !w->stalled;
+	}
 	if (w->kept->state == MM_WORKER_UP && w->busy)
 		mm_worker_completions(pool);
 	if (w->kept->state == MM_WORKER_UP && w->retry_ns == UINT64_MAX)
@@ -341,7 +365,7 @@ void mm_worker_ring(struct mm_pool *pool)
 	w->bell = false;
 	/* While the retry timer runs, a writable socket is of no use. */
 	mm_loop_want(&pool->shell->loop, &w->source,
-		     EPOLLIN |
+		     (w->stalled ? 0 : (uint32_t)EPOLLIN) |
 			     (w->want_write && w->retry_ns == UINT64_MAX ? (uint32_t)EPOLLOUT : 0));
 }
 

@@ -9,8 +9,10 @@
  *             proven once it has done a job that needs the device, or has lived for
  *             MM_WORKER_PROVEN_NS; until then its death counts as a failure to start, and a device
  *             that was down stays down.
- * Ownership:  owns the fd of every page of the pool. The fd of a page that is to be recreated is
- *             closed before the job goes out; one that a dead xfer was creating is closed with it.
+ * Ownership:  owns the fd of every page of the pool, of which keeper holds another one (held.h):
+ *             before the completion of the job that created the page counts, and until keeper has
+ *             acknowledged its close, before the job that recreates the page goes out. One that a
+ *             dead xfer was creating is closed with it.
  * Trust:      xfer loads foreign code: its completions and fds are checked, and it is killed when
  *             one is wrong.
  * Threading:  core's thread.
@@ -76,8 +78,12 @@ struct mm_worker {
 	int *page_fd;            /* indexed by page id; -1 = none */
 	uint64_t retry_ns; /* when the queue is sent again; UINT64_MAX = nothing holds it back */
 	bool busy, bell, want_write;
+	/*
+	 * The next message of xfer waits: core has no room for its fds, or it was handled and
+	 * keeper does not hold them yet.
+	 */
+	bool stalled, handled;
 	bool overrun; /* its queue is full: it takes no jobs, and is killed in the next round */
-	struct mm_worker_kept alone; /* while core keeps no memory beyond its end */
 };
 
 void mm_worker_init(struct mm_pool *pool);
@@ -122,5 +128,11 @@ void mm_worker_proven(struct mm_pool *pool);
 /* Handles xfer's HELLO; of its fds those that are taken over become -1. */
 void mm_worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, size_t n_fds);
 
-/* Closes the fds of some pages. */
-void mm_worker_pages_close(struct mm_worker *worker, uint32_t first, uint32_t count);
+/* The name that a page's fd has at keeper. */
+static inline struct mm_held_name mm_worker_page_name(uint32_t pool, uint32_t page)
+{
+	return (struct mm_held_name){ .kind = MM_HELD_PAGE, .index = pool, .id = page };
+}
+
+/* Closes the fds of some pages, here and at keeper. */
+void mm_worker_pages_close(struct mm_pool *pool, uint32_t first, uint32_t count);

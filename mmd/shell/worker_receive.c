@@ -14,8 +14,14 @@
 #define COMPLETIONS_PER_ITERATION 256
 #define MESSAGES_PER_FAILURE      64
 
-static int pages_received(struct mm_worker *w, const struct mm_xmsg *msg, int *fds, size_t n_fds)
+/*
+ * Takes over fds of pages. keeper gets them, too, before the completion of the job counts
+ * (mm_worker_receive()).
+ */
+static int pages_received(struct mm_pool *pool, const struct mm_xmsg *msg, int *fds, size_t n_fds)
 {
+	struct mm_worker *w = &pool->worker;
+
 	if (msg->count != n_fds)
 		return -EPROTO;
 	for (size_t i = 0; i < n_fds; i++) {
@@ -24,10 +30,13 @@ static int pages_received(struct mm_worker *w, const struct mm_xmsg *msg, int *f
 			return -EPROTO;
 	}
 	for (size_t i = 0; i < n_fds; i++) {
+		mm_held_put(&pool->shell->held, mm_worker_page_name(pool->index, msg->page_id[i]),
+			    fds[i]);
 		mm_close_fd(&w->page_fd[msg->page_id[i]]);
 		w->page_fd[msg->page_id[i]] = fds[i];
 		fds[i] = -1;
 	}
+	mm_held_flush(&pool->shell->held);
 	return 0;
 }
 
@@ -58,7 +67,7 @@ static int worker_on_message(struct mm_pool *pool, struct mm_xmsg *msg, size_t l
 	if (msg->kind == MM_X_HELLO && w->kept->state == MM_WORKER_SETUP && n_fds <= MM_KCHAN_FDS)
 		mm_worker_on_hello(pool, msg, fds, n_fds);
 	else if (msg->kind == MM_X_PAGES && w->kept->state == MM_WORKER_UP)
-		return pages_received(w, msg, fds, n_fds);
+		return pages_received(pool, msg, fds, n_fds);
 	else if (msg->kind == MM_X_FAILED && w->kept->state == MM_WORKER_UP && n_fds == 0)
 		tenant_on_failed(pool, msg);
 	else if (msg->kind == MM_X_HEALTH && n_fds == 0)
@@ -68,26 +77,60 @@ static int worker_on_message(struct mm_pool *pool, struct mm_xmsg *msg, size_t l
 	return 0;
 }
 
-int mm_worker_receive(struct mm_pool *pool, unsigned int max)
+/* Takes the message that was handled out of the socket. Return: 0; -EAGAIN: it must stay yet. */
+static int message_finish(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
-	int fds[MM_FD_BATCH_MAX], r = 0;
-	size_t n_fds, len;
+
+	if (!w->handled || w->fd < 0)
+		return 0;
+	w->stalled = mm_held_is_waiting(&pool->shell->held);
+	if (w->stalled)
+		return -EAGAIN;
+	w->handled = false;
+	return mm_sock_skip(w->fd);
+}
+
+/*
+ * Receives and handles a message. While pages are being created it stays in the socket until keeper
+ * holds their fds: if core dies before, its successor receives it again. Return: 0; -EAGAIN: there
+ * is none, or it must stay; other negative errno.
+ */
+static int message_receive(struct mm_pool *pool)
+{
+	struct mm_worker *w = &pool->worker;
+	bool looks = w->pushed.creating;
+	int fds[MM_FD_BATCH_MAX], r;
+	size_t n_fds = 0, len = 0;
 	struct mm_xmsg msg;
 
-	for (unsigned int i = 0; i < max && w->fd >= 0; i++) {
-		n_fds = len = 0;
-		r = mm_sock_recv(w->fd, &msg, sizeof(msg), fds, MM_FD_BATCH_MAX, &n_fds, &len);
-		if (r == -EAGAIN)
-			return 0;
-		if (r == 0)
-			r = worker_on_message(pool, &msg, len, fds, n_fds);
-		for (size_t f = 0; f < n_fds; f++)
-			mm_close_fd(&fds[f]);
-		if (r < 0)
-			return r;
+	r = (looks ? mm_sock_look : mm_sock_recv)(w->fd, &msg, sizeof(msg), fds, MM_FD_BATCH_MAX,
+						  &n_fds, &len);
+	/* No room for its fds: it is still there, and there may be room a little later. */
+	if (looks && r == -EMFILE) {
+		w->stalled = true;
+		w->retry_ns = MM_MIN(w->retry_ns, mm_now_ns() + MM_WORKER_RETRY_NS);
+		return -EAGAIN;
 	}
-	return 0;
+	if (r < 0)
+		return r;
+	w->handled = looks;
+	r = worker_on_message(pool, &msg, len, fds, n_fds);
+	for (size_t f = 0; f < n_fds; f++)
+		mm_close_fd(&fds[f]);
+	return r < 0 ? r : message_finish(pool);
+}
+
+int mm_worker_receive(struct mm_pool *pool, unsigned int max)
+{
+	int r = message_finish(pool);
+
+	if (pool->worker.stalled && pool->worker.retry_ns != UINT64_MAX)
+		return 0;
+	pool->worker.stalled = r == -EAGAIN;
+	for (unsigned int i = 0; i < max && pool->worker.fd >= 0 && r == 0; i++)
+		r = message_receive(pool);
+	return r == -EAGAIN ? 0 : r;
 }
 
 /* ---- completions ---- */
@@ -130,23 +173,26 @@ static void store_drop_done(struct mm_pool *pool, uint64_t store, int result)
 }
 
 /*
- * Waits for no fds: xfer sends those of a job's pages before it pushes the completion, so they are
- * in the socket by now. Return: NULL, also if xfer was found to be dead; else what is wrong.
+ * Receives the fds of a job's pages: xfer sends them before it pushes the completion, so they are
+ * in the socket by now. Return: 0; -EAGAIN: the completion waits, because keeper does not hold them
+ * yet, or xfer is found to be dead; -EPROTO: they are not there.
  */
-static const char *job_pages_collect(struct mm_pool *pool, const struct mm_pushed_job *job)
+static int job_pages_collect(struct mm_pool *pool, const struct mm_pushed_job *job)
 {
 	struct mm_worker *w = &pool->worker;
 	int r;
 
-	if (job_pages_received(w, job))
-		return NULL;
-	r = mm_worker_receive(pool, UINT32_MAX);
-	/* xfer was killed: that is no fault of its jobs, and the next one gets them again. */
-	if (r == -ECONNRESET)
-		mm_worker_down(pool, "connection closed");
-	else if (r < 0 || w->kept->state != MM_WORKER_UP || !job_pages_received(w, job))
-		return "pages without fds";
-	return NULL;
+	if (!job_pages_received(w, job)) {
+		r = mm_worker_receive(pool, UINT32_MAX);
+		/* It was killed: no fault of its jobs, and the next xfer gets them again. */
+		if (r == -ECONNRESET)
+			mm_worker_down(pool, "connection closed");
+		else if (r < 0)
+			return -EPROTO;
+	}
+	if (w->kept->state != MM_WORKER_UP || (job->count && w->stalled))
+		return -EAGAIN;
+	return job_pages_received(w, job) ? 0 : -EPROTO;
 }
 
 /* A completion says something about the device and the pages, whoever issued the job. */
@@ -158,8 +204,8 @@ static void completion_note(struct mm_pool *pool, const struct mm_pushed_job *jo
 		mm_worker_proven(pool);
 	if (result < 0 && job->opcode == MM_XOP_SCRUB)
 		w->kept->scrub_error = result;
-	if (result < 0 && w->page_fd)
-		mm_worker_pages_close(w, job->first, job->count);
+	if (result < 0)
+		mm_worker_pages_close(pool, job->first, job->count);
 }
 
 /* Reports the end of a job to the core. Return: NULL; else what is wrong. */
@@ -186,28 +232,35 @@ static const char *completion_report(struct mm_pool *pool, const struct mm_pushe
 	return result.r ? "completion of a job that the core does not know" : NULL;
 }
 
-static const char *completion_handle(struct mm_pool *pool, const struct mm_msg *msg)
+/*
+ * Handles the oldest completion, @msg. Return: 0; -EAGAIN: later; -EPROTO: *ret_wrong is what is
+ * wrong.
+ */
+static int completion_handle(struct mm_pool *pool, const struct mm_msg *msg, const char **ret_wrong)
 {
 	struct mm_worker *w = &pool->worker;
 	struct mm_pushed_job *job = mm_pushed_find(&w->pushed, msg->user_data);
-	const char *wrong = NULL;
+	int r = 0;
 
+	*ret_wrong = "completion of a job that does not run";
 	if (!job || msg->result > 0)
-		return "completion of a job that does not run";
+		return -EPROTO;
 	if (msg->result == 0)
-		wrong = job_pages_collect(pool, job);
-	if (wrong || w->kept->state != MM_WORKER_UP)
-		return wrong;
+		r = job_pages_collect(pool, job);
+	*ret_wrong = "pages without fds";
+	if (r < 0)
+		return r;
 	completion_note(pool, job, msg->result);
+	*ret_wrong = NULL;
 	if (job->id & MM_WORKER_OWN_JOB)
 		store_drop_done(pool, job->lets_go, msg->result);
 	else
-		wrong = completion_report(pool, job, msg->result);
+		*ret_wrong = completion_report(pool, job, msg->result);
 	if (w->kept->state != MM_WORKER_UP)
-		return wrong;
+		return -EAGAIN;
 	mm_pushed_end(&w->pushed, job);
 	mm_ring_drop(&w->pushed.done);
-	return wrong;
+	return *ret_wrong ? -EPROTO : 0;
 }
 
 void mm_worker_completions(struct mm_pool *pool)
@@ -217,17 +270,17 @@ void mm_worker_completions(struct mm_pool *pool)
 	struct mm_msg msg;
 	int r = 0;
 
-	for (int i = 0; i < COMPLETIONS_PER_ITERATION && !wrong; i++) {
-		if (w->kept->state != MM_WORKER_UP)
-			break;
+	w->busy = false;
+	for (int i = 0; i < COMPLETIONS_PER_ITERATION && w->kept->state == MM_WORKER_UP; i++) {
 		r = mm_ring_peek(&w->pushed.done, &msg);
-		if (r == MM_E_EMPTY) {
-			w->busy = false;
+		if (r == MM_E_EMPTY)
 			return;
-		}
-		wrong = r ? "impossible ring cursor" : completion_handle(pool, &msg);
+		wrong = "impossible ring cursor";
+		r = r ? -EPROTO : completion_handle(pool, &msg, &wrong);
+		if (r < 0)
+			break;
 	}
-	w->busy = w->kept->state == MM_WORKER_UP;
-	if (wrong)
+	if (r == -EPROTO)
 		mm_worker_fault(pool, wrong);
+	w->busy = r == 0 && w->kept->state == MM_WORKER_UP;
 }

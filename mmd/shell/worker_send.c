@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/protocol/xplan.h"
@@ -16,7 +17,8 @@ enum worker_item_kind { OUT_PAGES, OUT_TENANT, OUT_SWAP, OUT_STORE, OUT_JOB };
 
 struct worker_item {
 	enum worker_item_kind kind;
-	uint64_t id; /* first page, tenant or store */
+	uint64_t id;          /* first page, tenant or store */
+	uint64_t drop_serial; /* it leaves when keeper has done this DROP; 0: at any time */
 	struct mm_msg msg;
 };
 
@@ -37,12 +39,26 @@ static void worker_queue_put(struct mm_pool *pool, const struct worker_item *ite
 	w->busy = true;
 }
 
+/*
+ * Lets go of a page that is to be recreated: while anybody holds its memory, the device may have
+ * none for the new one. Return: a serial number for mm_held_is_dropped().
+ */
+static uint64_t page_drop(struct mm_pool *pool, uint64_t page)
+{
+	mm_close_fd(&pool->worker.page_fd[page]);
+	return mm_held_drop_acked(&pool->shell->held,
+				  mm_worker_page_name(pool->index, (uint32_t)page));
+}
+
 void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg)
 {
 	struct worker_item item = { .kind = OUT_JOB, .msg = *msg };
 
-	if (pool->worker.kept->state == MM_WORKER_UP)
-		worker_queue_put(pool, &item);
+	if (pool->worker.kept->state != MM_WORKER_UP)
+		return;
+	if (msg->opcode == MM_XOP_RECREATE)
+		item.drop_serial = page_drop(pool, msg->arg[0]);
+	worker_queue_put(pool, &item);
 }
 
 void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant)
@@ -80,13 +96,14 @@ void mm_worker_store_drop(struct mm_pool *pool, uint64_t store)
 /* ---- jobs ---- */
 
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */
-static int job_send(struct mm_worker *w, const struct mm_msg *msg)
+static int job_send(struct mm_pool *pool, const struct worker_item *item)
 {
+	struct mm_worker *w = &pool->worker;
 	int r;
 
-	if (msg->opcode == MM_XOP_RECREATE)
-		mm_worker_pages_close(w, (uint32_t)msg->arg[0], 1);
-	r = mm_pushed_push(&w->pushed, msg);
+	if (!mm_held_is_dropped(&pool->shell->held, item->drop_serial))
+		return 0;
+	r = mm_pushed_push(&w->pushed, &item->msg);
 	if (r == MM_E_FULL)
 		return 0;
 	if (r > 0)
@@ -189,7 +206,7 @@ static int worker_out_send(struct mm_pool *pool, const struct worker_item *item)
 	int r;
 
 	if (item->kind == OUT_JOB)
-		return job_send(w, &item->msg);
+		return job_send(pool, item);
 	if (item->kind == OUT_PAGES)
 		r = worker_send_pages(w, (uint32_t)item->id);
 	else if (item->kind == OUT_TENANT)

@@ -140,6 +140,43 @@ static void test_low_nofile(void **state)
 	close_all(got, n);
 }
 
+/* A message that is looked at stays, with its fds, also where there is no room for these. */
+static void test_look_and_skip(void **state)
+{
+	struct sockets *s = *state;
+	struct rlimit before, low;
+	int fds[2];
+	size_t n = 0, len = 0;
+	char buf[16];
+
+	assert_int_equal(mm_sock_look(s->fd[1], buf, sizeof(buf), fds, 2, &n, &len), -EAGAIN);
+	assert_int_equal(mm_sock_skip(s->fd[1]), -EAGAIN);
+	assert_int_equal(mm_sock_send(s->fd[0], "first", 6, (int[]){ s->file, s->file }, 2), 0);
+	assert_int_equal(mm_sock_send(s->fd[0], "second", 7, NULL, 0), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	low = before;
+	low.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	assert_int_equal(mm_sock_look(s->fd[1], buf, sizeof(buf), fds, 2, &n, &len), -EMFILE);
+	assert_int_equal(n, 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(mm_sock_look(s->fd[1], buf, sizeof(buf), fds, 2, &n, &len), 0);
+		assert_int_equal(n, 2);
+		assert_int_equal(len, 6);
+		assert_string_equal(buf, "first");
+		close_all(fds, n);
+	}
+	assert_int_equal(mm_sock_skip(s->fd[1]), 0);
+	assert_int_equal(mm_sock_look(s->fd[1], buf, sizeof(buf), fds, 2, &n, &len), 0);
+	assert_int_equal(n, 0);
+	assert_string_equal(buf, "second");
+	assert_int_equal(mm_sock_skip(s->fd[1]), 0);
+	mm_close_fd(&s->fd[0]);
+	assert_int_equal(mm_sock_look(s->fd[1], buf, sizeof(buf), fds, 2, &n, &len), -ECONNRESET);
+	assert_int_equal(mm_sock_skip(s->fd[1]), -ECONNRESET);
+}
+
 static void test_too_long(void **state)
 {
 	struct sockets *s = *state;
@@ -390,6 +427,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_messages, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_more_fds_than_asked, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_low_nofile, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_look_and_skip, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_long, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fds_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fds_left_where_they_are, setup, teardown),
