@@ -94,8 +94,10 @@ ROOMS = {
     "lab/workload": ("tools/lab/workload", LAB + " lab/stepcost"),
     "lab/mkmodel": ("tools/lab/mkmodel", LAB),
     "lab/common": ("tools/lab/common", LAB + " lab/workload lab/stepcost"),
+    # It is no client of ours: it sees the bytes of the ABI, and how to send them.
+    "lab/hostile": ("tools/lab/hostile", "abi.h ipc support base"),
     "lab/gpubench": ("tools/lab/gpubench", LAB + " lab/common lab/workload lab/stepcost"),
-    "lab/mmbench": ("tools/lab/mmbench", LAB + " lab/common lab/workload lab/stepcost"),
+    "lab/mmbench": ("tools/lab/mmbench", LAB + " lab/common lab/workload lab/stepcost lab/hostile"),
     "lab/mmsim": ("tools/lab/mmsim", LAB + " lab/workload lab/stepcost"),
 }
 
