@@ -26,7 +26,7 @@ PROGRAMS = {
               ["quota", "show"], ["quota", "set"], ["quota"], ["plan"], ["wait"]],
     "mmserve": [[]],
     "mmbench": [[], ["serve"], ["serve", "--models", "x"], ["serve", "--profile", "gh200-96"],
-                ["steps"], ["decide"]],
+                ["steps"], ["decide"], ["hostile"]],
     "gpubench": [[]],
     "mmsim": [[]],
     "mmevaluate": [[]],

@@ -7,6 +7,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/options.h"
 #include "tools/lab/mmbench/decide.h"
+#include "tools/lab/mmbench/hostile.h"
 #include "tools/lab/mmbench/serve.h"
 #include "tools/lab/mmbench/steps_options.h"
 #include "tools/lab/mmbench/timed.h"
@@ -16,10 +17,18 @@ struct mmbench {
 	struct mm_timed_opts timed;
 	struct mm_bench_steps_opts steps;
 	struct mm_decide_line decide;
+	struct mm_hostile_opts hostile;
 };
 
 /* Two commands are called "serve": --models on the line says that it is the first. */
-enum mmbench_command { COMMAND_SERVE, COMMAND_TIMED, COMMAND_STEPS, COMMAND_DECIDE, COMMANDS };
+enum mmbench_command {
+	COMMAND_SERVE,
+	COMMAND_TIMED,
+	COMMAND_STEPS,
+	COMMAND_DECIDE,
+	COMMAND_HOSTILE,
+	COMMANDS
+};
 
 static const struct mm_opt_command mmbench_commands[COMMANDS] = {
 	[COMMAND_SERVE] = {
@@ -62,11 +71,22 @@ static const struct mm_opt_command mmbench_commands[COMMANDS] = {
 			"measured.",
 		.sets = { { mm_decide_options, offsetof(struct mmbench, decide) } },
 	},
+	[COMMAND_HOSTILE] = {
+		.name = "hostile",
+		.arguments = "",
+		.summary = "what comes of each act of a hostile tenant, and what it costs others",
+		.text = "Starts mmd on a software GPU and an engine whose tokens are all checked. "
+			"Beside it each act is done again and again, in turn with busy loops that "
+			"take as much of the processors. Status 1 also says that an act had "
+			"another outcome than expected, that a token differed, or that a page was "
+			"not free at the end.",
+		.sets = { { mm_hostile_options, offsetof(struct mmbench, hostile) } },
+	},
 };
 
 static const struct mm_opt_program mmbench_program = {
 	.name = "mmbench",
-	.summary = "measure mmd: replay traces, time steps, time decisions",
+	.summary = "measure mmd: replay traces, time steps, time decisions, try to hurt it",
 	.text = "Documentation/mmbench.md says what each number means.\n\n"
 		"The papers' evaluation, through the simulator, is mmevaluate.",
 	.commands = mmbench_commands,
@@ -163,6 +183,8 @@ static int command_settle(struct mmbench *m, size_t command, char *why)
 		return timed_settle(&m->timed.wl, why);
 	case COMMAND_STEPS:
 		return mm_bench_steps_settle(&m->steps, why);
+	case COMMAND_HOSTILE:
+		return mm_hostile_settle(&m->hostile, why);
 	default:
 		return 0;
 	}
@@ -177,6 +199,8 @@ static int command_run(const struct mmbench *m, size_t command)
 		return mm_bench_timed(&m->timed);
 	case COMMAND_STEPS:
 		return mm_bench_steps(&m->steps);
+	case COMMAND_HOSTILE:
+		return mm_bench_hostile(&m->hostile);
 	default:
 		return mm_bench_decide(&m->decide);
 	}
