@@ -33,8 +33,8 @@ API = {
     "mmd/core/knobs.h": "knobs.h",
 }
 
-CORE = "core.h knobs.h abi.h protocol base"
-LAB = ("abi.h client.h gpu.h softgpu.h core.h knobs.h base support ipc protocol model client common config core core/market "
+CORE = "core.h knobs.h abi.h protocol fields base"
+LAB = ("abi.h client.h gpu.h softgpu.h core.h knobs.h base support ipc protocol model client common config fields core core/market "
        "core/plan core/book core/out explain args driver launch timing host blas sched engine tools/common")
 
 # Room: its folder, and the rooms that it may use besides itself.
@@ -55,6 +55,8 @@ ROOMS = {
     # The adapters for engines see what is installed.
     "ggml": ("libclient/ggml", "client.h gpu.h"),
     "python": ("libclient/python/mmd", "client.h"),
+    # Structs by the names of their fields, for images that another build reads.
+    "fields": ("mmd/fields", "base"),
     "core/out": ("mmd/core/out", CORE),
     "core/book": ("mmd/core/book", CORE + " core/out"),
     "core/plan": ("mmd/core/plan", CORE + " core/book core/out"),
@@ -65,7 +67,7 @@ ROOMS = {
     "config": ("mmd/config", "abi.h core.h knobs.h core common support base"),
     # What the core decided, in words: for shell and the simulator.
     "explain": ("mmd/explain", "core.h core support base"),
-    "shell": ("mmd/shell", "abi.h core.h knobs.h core config explain common protocol model ipc support base driver"),
+    "shell": ("mmd/shell", "abi.h core.h knobs.h core fields config explain common protocol model ipc support base driver"),
     "keeper": ("mmd/keeper", "config common ipc support base"),
     "xfer": ("mmd/xfer", "abi.h gpu.h softgpu.h common protocol ipc support base driver"),
     "load": ("mmd/load", "abi.h common model ipc support base"),
@@ -102,7 +104,7 @@ ROOMS = {
 }
 
 # What is pure sees neither files nor processes nor JSON, by whatever header.
-PURE = {"base", "protocol", "core.h", "knobs.h", "core", "core/market", "core/plan", "core/book", "core/out"}
+PURE = {"base", "protocol", "fields", "core.h", "knobs.h", "core", "core/market", "core/plan", "core/book", "core/out"}
 IMPURE = {"stdio.h", "unistd.h", "jansson.h"}
 PRINTS = {"libclient/base/panic.c"}  # the last sentence of a process
 

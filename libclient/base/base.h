@@ -39,6 +39,21 @@ _Noreturn void mm_panic(const char *expr, const char *file, int line);
 /* The condition may depend only on bytes that this process wrote; asserts stay on in production. */
 #define mm_assert(e) ((e) ? (void)0 : mm_panic(#e, __FILE__, __LINE__))
 
+/* In a function that returns the first condition that does not hold, or NULL. */
+#define mm_must(e)                 \
+	do {                       \
+		if (!(e))          \
+			return #e; \
+	} while (0)
+/* The same for a call of such a function. */
+#define mm_must_pass(call)                        \
+	do {                                      \
+		const char *const must_ = (call); \
+                                                  \
+		if (must_)                        \
+			return must_;             \
+	} while (0)
+
 /*
  * Rounds up to a multiple of @unit, which need not be a power of two; 0 if the result would wrap.
  */

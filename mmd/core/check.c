@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mm_core_check(): panics if an invariant of the core is broken.
+ * mm_core_check() and mm_core_check_sentence(): whether an invariant of the core is broken.
  */
 #include <string.h>
 
@@ -12,58 +12,61 @@
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/plan/swap.h"
 
-/* Marks a page as used; panics if it is used for something else already. */
-static void page_claim(const struct mm_core *c, uint32_t page)
+/* Marks a page as used, which must not be used for something else already. */
+static const char *page_claim(const struct mm_core *c, uint32_t page)
 {
-	mm_assert(page < c->ledger.pages);
-	mm_assert(!c->scratch[page]);
+	mm_must(page < c->ledger.pages);
+	mm_must(!c->scratch[page]);
 	c->scratch[page] = 1;
+	return NULL;
 }
 
-static void page_claim_as(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t page,
-			  enum mm_page_state state)
+static const char *page_claim_as(const struct mm_core *c, const struct mm_c_tenant *t,
+				 uint32_t page, enum mm_page_state state)
 {
-	page_claim(c, page);
-	mm_assert(c->ledger.page[page].state == state);
-	mm_assert(c->ledger.page[page].tenant == mm_c_index(c, t));
-	mm_assert(c->ledger.page[page].account == t->account);
+	mm_must_pass(page_claim(c, page));
+	mm_must(c->ledger.page[page].state == state);
+	mm_must(c->ledger.page[page].tenant == mm_c_index(c, t));
+	mm_must(c->ledger.page[page].account == t->account);
+	return NULL;
 }
 
 /*
  * The layers of the plan alternate in its slots in order of execution, no slot has a single layer,
  * and each has as many pages as its largest layer.
  */
-static void tenant_check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
+static const char *tenant_check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	const struct mm_core_plan *plan = &t->plan;
 	uint32_t at[MM_SLOTS_MAX] = { 0 };
 
-	mm_assert(plan->m == t->change->set.m && plan->beta == t->change->set.beta);
-	mm_assert(t->sets->uneven || plan->m == mm_plan_cycling(plan->alpha, plan->beta));
-	mm_assert(!plan->m == !plan->alpha);
-	mm_assert(!plan->m ||
-		  mm_plan_pages(&t->change->set, t->layer_pages) >=
-			  mm_c_away_pages(t, plan->alpha) + mm_c_slots_pages(t, &t->change->set));
-	mm_assert(plan->m ? plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX : !plan->beta);
+	mm_must(plan->m == t->change->set.m && plan->beta == t->change->set.beta);
+	mm_must(t->sets->uneven || plan->m == mm_plan_cycling(plan->alpha, plan->beta));
+	mm_must(!plan->m == !plan->alpha);
+	mm_must(!plan->m ||
+		mm_plan_pages(&t->change->set, t->layer_pages) >=
+			mm_c_away_pages(t, plan->alpha) + mm_c_slots_pages(t, &t->change->set));
+	mm_must(plan->m ? plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX : !plan->beta);
 	for (uint32_t i = 0; i < plan->m; i++) {
 		uint32_t s = mm_plan_slot(&t->change->set, i);
 
-		mm_assert(s < plan->beta && at[s] < plan->slot[s].n_layers);
-		mm_assert(plan->beta < 2 || !i || s != mm_plan_slot(&t->change->set, i - 1));
-		mm_assert(plan->slot[s].layer[at[s]++] == t->change->set.layer[i]);
+		mm_must(s < plan->beta && at[s] < plan->slot[s].n_layers);
+		mm_must(plan->beta < 2 || !i || s != mm_plan_slot(&t->change->set, i - 1));
+		mm_must(plan->slot[s].layer[at[s]++] == t->change->set.layer[i]);
 	}
 	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++) {
 		const struct mm_core_slot *slot = &plan->slot[s];
 
-		mm_assert(at[s] == slot->n_layers && slot->n_layers != 1);
-		mm_assert(!slot->n_layers == (s >= plan->beta));
-		mm_assert(slot->n_pages == mm_plan_slot_pages(&t->change->set, s, t->layer_pages));
+		mm_must(at[s] == slot->n_layers && slot->n_layers != 1);
+		mm_must(!slot->n_layers == (s >= plan->beta));
+		mm_must(slot->n_pages == mm_plan_slot_pages(&t->change->set, s, t->layer_pages));
 		for (uint32_t i = 0; i < slot->n_pages; i++)
-			page_claim_as(c, t, t->slot_page[s][i], MM_PAGE_SLOT);
+			mm_must_pass(page_claim_as(c, t, t->slot_page[s][i], MM_PAGE_SLOT));
 	}
+	return NULL;
 }
 
-static void tenant_check_model(const struct mm_core *c, const struct mm_c_tenant *t)
+static const char *tenant_check_model(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	bool given = t->model == MM_C_MODEL_SWITCHED || t->model == MM_C_MODEL_READY;
 	uint32_t k = 0;
@@ -77,20 +80,21 @@ static void tenant_check_model(const struct mm_core *c, const struct mm_c_tenant
 		for (uint32_t i = 0; i < t->group[g].pages; i++) {
 			uint32_t entry = t->group[g].entry + i;
 
-			mm_assert((t->own[entry] == MM_NO_PAGE) == cycles);
-			mm_assert(t->map[entry] == (cycles ? slot[i] : t->own[entry]) + 1);
+			mm_must((t->own[entry] == MM_NO_PAGE) == cycles);
+			mm_must(t->map[entry] == (cycles ? slot[i] : t->own[entry]) + 1);
 			if (!cycles)
-				page_claim_as(c, t, t->own[entry], MM_PAGE_PARAM);
+				mm_must_pass(page_claim_as(c, t, t->own[entry], MM_PAGE_PARAM));
 		}
 	}
-	mm_assert(k == t->change->set.m);
-	tenant_check_slots(c, t);
+	mm_must(k == t->change->set.m);
+	mm_must_pass(tenant_check_slots(c, t));
 	for (uint32_t i = 0; i < t->change->pre.n; i++)
 		if (t->change->pre.page[i] != MM_NO_PAGE)
-			page_claim_as(c, t, t->change->pre.page[i], MM_PAGE_DIRTY);
+			mm_must_pass(page_claim_as(c, t, t->change->pre.page[i], MM_PAGE_DIRTY));
+	return NULL;
 }
 
-static void tenant_check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
+static const char *tenant_check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint32_t held = 0;
 
@@ -99,32 +103,34 @@ static void tenant_check_kv(const struct mm_core *c, const struct mm_c_tenant *t
 
 		held += holds;
 		for (uint32_t i = 0; i < t->kv.chunk_pages; i++) {
-			mm_assert(holds ==
-				  !!t->map[MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i]);
+			mm_must(holds == !!t->map[MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i]);
 			if (holds)
-				page_claim_as(c, t, mm_c_kv_chunk_page(t, chunk, i), MM_PAGE_KV);
+				mm_must_pass(page_claim_as(c, t, mm_c_kv_chunk_page(t, chunk, i),
+							   MM_PAGE_KV));
 		}
 	}
-	mm_assert(held == t->kv.held);
+	mm_must(held == t->kv.held);
+	return NULL;
 }
 
 /* Memory of the third kind lies behind the arena, and is counted. */
-static void tenant_check_mem(const struct mm_core *c, const struct mm_c_tenant *t)
+static const char *tenant_check_mem(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint32_t arena = t->kv.chunks_max * t->kv.chunk_pages, held = 0;
 
-	mm_assert(arena + t->mem.depth <= MM_KV_ENTRIES);
+	mm_must(arena + t->mem.depth <= MM_KV_ENTRIES);
 	for (uint32_t i = MM_MAP_ENTRIES - t->mem.depth; i < MM_MAP_ENTRIES; i++) {
 		if (!t->map[i])
 			continue;
-		page_claim_as(c, t, t->map[i] - 1, MM_PAGE_MEM);
+		mm_must_pass(page_claim_as(c, t, t->map[i] - 1, MM_PAGE_MEM));
 		held++;
 	}
-	mm_assert(held == t->mem.held);
+	mm_must(held == t->mem.held);
+	return NULL;
 }
 
 /* Each chunk that a list names is held, and each job belongs to a list. */
-static void tenant_check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
+static const char *tenant_check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint32_t jobs = 0;
 	bool any = false;
@@ -134,16 +140,17 @@ static void tenant_check_swap(const struct mm_core *c, const struct mm_c_tenant 
 
 		jobs += list->jobs;
 		any |= list->used;
-		mm_assert(list->used ? list->jobs || list->at < list->n : !list->jobs);
+		mm_must(list->used ? list->jobs || list->at < list->n : !list->jobs);
 	}
-	mm_assert(jobs == t->swap->jobs);
+	mm_must(jobs == t->swap->jobs);
 	if (!any || t->life != MM_LIFE_LIVE)
-		return;
+		return NULL;
 	for (uint32_t chunk = 0; chunk < t->kv.chunks_max; chunk++)
-		mm_assert(mm_c_kv_holds(t, chunk) || !mm_c_swap_uses_chunk(c, t, chunk));
+		mm_must(mm_c_kv_holds(t, chunk) || !mm_c_swap_uses_chunk(c, t, chunk));
+	return NULL;
 }
 
-static void core_check_accounts(const struct mm_core *c)
+static const char *core_check_accounts(const struct mm_core *c)
 {
 	uint32_t charged[MM_DOMAINS], quarantined[MM_DOMAINS];
 	uint64_t min_sum = 0;
@@ -163,18 +170,19 @@ static void core_check_accounts(const struct mm_core *c)
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		const struct mm_account *a = &c->account[i];
 
-		mm_assert(a->charged == charged[i] && a->quarantined == quarantined[i]);
+		mm_must(a->charged == charged[i] && a->quarantined == quarantined[i]);
 		/*
 		 * The operator may have lowered the max of an account that stays below its charge.
 		 */
-		mm_assert(a->charged <= a->quota.max_pages || !a->charged || a->stays);
+		mm_must(a->charged <= a->quota.max_pages || !a->charged || a->stays);
 		min_sum += a->used ? a->quota.min_pages : 0;
-		mm_assert(a->used ||
-			  (!a->tenants && !a->charged && !a->quarantined && !c->ledger.touched[i]));
+		mm_must(a->used ||
+			(!a->tenants && !a->charged && !a->quarantined && !c->ledger.touched[i]));
 	}
 	for (uint32_t i = c->accounts_end; i < c->opts.accounts_max; i++)
-		mm_assert(!c->account[i].used);
-	mm_assert(min_sum == c->min_sum && min_sum <= c->opts.pages);
+		mm_must(!c->account[i].used);
+	mm_must(min_sum == c->min_sum && min_sum <= c->opts.pages);
+	return NULL;
 }
 
 /*
@@ -200,63 +208,75 @@ static uint64_t sure_pages_of(const struct mm_core *c, uint32_t domain)
  * Free pages of a domain and pages of no domain cover the unused part of each min, so that no other
  * tenant can keep an account from it.
  */
-static void core_check_mins(const struct mm_core *c)
+static const char *core_check_mins(const struct mm_core *c)
 {
 	uint64_t unused[MM_CORE_ACCOUNTS_MAX], short_pages = 0;
 
 	if (!c->mins_covered || !c->min_sum)
-		return;
+		return NULL;
 	memset(unused, 0, c->accounts_end * sizeof(*unused));
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		unused[c->account[i].domain] += mm_account_unused_min(&c->account[i]);
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		if (unused[i])
 			short_pages += unused[i] - MM_MIN(unused[i], sure_pages_of(c, i));
-	mm_assert(short_pages <= sure_pages_of(c, MM_DOMAIN_NONE));
+	mm_must(short_pages <= sure_pages_of(c, MM_DOMAIN_NONE));
+	return NULL;
 }
 
 /* A page that a tenant owns and that has no use waits for the proof of the tenant's end. */
-static void core_check_unclaimed(const struct mm_core *c)
+static const char *core_check_unclaimed(const struct mm_core *c)
 {
 	for (uint32_t i = 0; i < c->ledger.pages; i++) {
 		const struct mm_page *p = &c->ledger.page[i];
 
 		if (c->scratch[i] || p->tenant == MM_NO_OWNER)
 			continue;
-		mm_assert(p->state == MM_PAGE_REVOKING);
-		mm_assert(c->tenant[p->tenant].life != MM_LIFE_NONE);
+		mm_must(p->state == MM_PAGE_REVOKING);
+		mm_must(c->tenant[p->tenant].life != MM_LIFE_NONE);
 	}
+	return NULL;
 }
 
-static void core_check_jobs(const struct mm_core *c)
+static const char *core_check_jobs(const struct mm_core *c)
 {
 	uint32_t n = 0, bulk = 0;
 
 	for (uint32_t job = c->jobs.first; job; job = c->jobs.job[job - 1].next) {
-		mm_assert(c->jobs.job[job - 1].used && ++n <= c->jobs.n);
+		mm_must(c->jobs.job[job - 1].used && ++n <= c->jobs.n);
 		bulk += job - 1 < c->opts.jobs_max;
 	}
-	mm_assert(bulk == c->jobs.bulk_used);
+	mm_must(bulk == c->jobs.bulk_used);
 	for (uint32_t i = 0; i < c->ledger.pages; i++)
-		mm_assert(!c->ledger.page[i].job || c->jobs.job[c->ledger.page[i].job - 1].used);
+		mm_must(!c->ledger.page[i].job || c->jobs.job[c->ledger.page[i].job - 1].used);
+	return NULL;
+}
+
+const char *mm_core_check_sentence(const struct mm_core *c)
+{
+	mm_must_pass(mm_ledger_check_sentence(&c->ledger, c->accounts_end, c->tenants_end));
+	mm_must_pass(core_check_accounts(c));
+	mm_must_pass(core_check_mins(c));
+	mm_must_pass(core_check_jobs(c));
+	memset(c->scratch, 0, c->ledger.pages * sizeof(*c->scratch));
+	MM_FOREACH_TENANT(c, t) {
+		mm_must_pass(tenant_check_swap(c, t));
+		if (t->life != MM_LIFE_LIVE)
+			continue;
+		mm_must_pass(tenant_check_model(c, t));
+		mm_must_pass(tenant_check_kv(c, t));
+		mm_must_pass(tenant_check_mem(c, t));
+	}
+	mm_must_pass(core_check_unclaimed(c));
+	mm_must_pass(mm_c_turns_check(c));
+	mm_must_pass(mm_c_targets_check(c));
+	return NULL;
 }
 
 void mm_core_check(const struct mm_core *c)
 {
-	mm_ledger_check(&c->ledger, c->accounts_end, c->tenants_end);
-	core_check_accounts(c);
-	core_check_mins(c);
-	core_check_jobs(c);
-	memset(c->scratch, 0, c->ledger.pages * sizeof(*c->scratch));
-	MM_FOREACH_TENANT(c, t) {
-		tenant_check_swap(c, t);
-		if (t->life != MM_LIFE_LIVE)
-			continue;
-		tenant_check_model(c, t);
-		tenant_check_kv(c, t);
-		tenant_check_mem(c, t);
-	}
-	core_check_unclaimed(c);
-	mm_c_turns_check(c);
-	mm_c_targets_check(c);
+	const char *why = mm_core_check_sentence(c);
+
+	if (why)
+		mm_panic(why, __FILE__, __LINE__);
 }

@@ -493,3 +493,5 @@ enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint3
  * gave out names a page of that tenant; no page serves two purposes.
  */
 void mm_core_check(const struct mm_core *core);
+/* The same, but returns the invariant that is broken; NULL: none is. */
+const char *mm_core_check_sentence(const struct mm_core *core);

@@ -286,55 +286,57 @@ void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job)
 	page_list_in(l, page);
 }
 
-static uint32_t page_list_check(const struct mm_ledger *l, const struct mm_page_list *list,
-				enum mm_page_state state)
+static const char *page_list_check(const struct mm_ledger *l, const struct mm_page_list *list,
+				   enum mm_page_state state, uint32_t *sum)
 {
 	uint32_t n = 0;
 	uint32_t prev = MM_NO_PAGE;
 
 	for (uint32_t i = list->head; i != MM_NO_PAGE; i = l->page[i].next) {
-		mm_assert(l->page[i].state == state);
-		mm_assert(l->page[i].prev == prev);
-		mm_assert(++n <= list->length);
+		mm_must(l->page[i].state == state);
+		mm_must(l->page[i].prev == prev);
+		mm_must(++n <= list->length);
 		prev = i;
 	}
-	mm_assert(list->tail == prev && n == list->length);
-	return n;
+	mm_must(list->tail == prev && n == list->length);
+	*sum += n;
+	return NULL;
 }
 
-static void page_check(const struct mm_page *p)
+static const char *page_check(const struct mm_page *p)
 {
 	bool owned = p->tenant != MM_NO_OWNER;
 
 	switch (p->state) {
 	case MM_PAGE_NONE:
-		mm_assert(!owned && p->account == MM_DOMAIN_NONE);
+		mm_must(!owned && p->account == MM_DOMAIN_NONE);
 		break;
 	case MM_PAGE_FREE:
-		mm_assert(!owned && !p->job && p->account == MM_DOMAIN_NONE && !p->suspect);
+		mm_must(!owned && !p->job && p->account == MM_DOMAIN_NONE && !p->suspect);
 		break;
 	case MM_PAGE_SCRUBBING:
-		mm_assert(!owned && p->job);
+		mm_must(!owned && p->job);
 		break;
 	case MM_PAGE_QUARANTINE:
-		mm_assert(!owned && !p->job && !p->suspect);
+		mm_must(!owned && !p->job && !p->suspect);
 		break;
 	case MM_PAGE_PARAM:
 	case MM_PAGE_SLOT:
 	case MM_PAGE_KV:
 	case MM_PAGE_MEM:
 	case MM_PAGE_REVOKING:
-		mm_assert(owned && !p->job && p->account == p->last);
+		mm_must(owned && !p->job && p->account == p->last);
 		break;
 	default:
 		break;
 	}
+	return NULL;
 }
 
 /*
  * Checks the counts by domain and account, and that no page is counted under one at or above @end.
  */
-static void domains_check(const struct mm_ledger *l, uint32_t end)
+static const char *domains_check(const struct mm_ledger *l, uint32_t end)
 {
 	uint32_t touched[MM_DOMAINS], leaving[MM_DOMAINS], filed = 0, sum = 0;
 
@@ -344,8 +346,8 @@ static void domains_check(const struct mm_ledger *l, uint32_t end)
 	for (uint32_t i = 0; i < l->pages; i++) {
 		const struct mm_page *p = &l->page[i];
 
-		mm_assert(p->last < end || p->last == MM_DOMAIN_NONE);
-		mm_assert(p->account < end || p->account == MM_DOMAIN_NONE);
+		mm_must(p->last < end || p->last == MM_DOMAIN_NONE);
+		mm_must(p->account < end || p->account == MM_DOMAIN_NONE);
 		touched[p->last]++;
 		if (page_is_inflight(p))
 			leaving[p->quarantined ? MM_DOMAIN_NONE : p->account]++;
@@ -353,35 +355,48 @@ static void domains_check(const struct mm_ledger *l, uint32_t end)
 	for (uint32_t k = 0; k <= end; k++) {
 		uint32_t i = k < end ? k : MM_DOMAIN_NONE;
 
-		mm_assert(touched[i] == l->touched[i] && leaving[i] == l->leaving[i]);
-		filed += page_list_check(l, &l->free[i], MM_PAGE_FREE);
+		mm_must(touched[i] == l->touched[i] && leaving[i] == l->leaving[i]);
+		mm_must_pass(page_list_check(l, &l->free[i], MM_PAGE_FREE, &filed));
 		sum += l->inflight[i];
 	}
-	mm_assert(filed == l->count[MM_PAGE_FREE] && sum == l->inflight_all);
+	mm_must(filed == l->count[MM_PAGE_FREE] && sum == l->inflight_all);
+	return NULL;
 }
 
-void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t tenants_end)
+const char *mm_ledger_check_sentence(const struct mm_ledger *l, uint32_t accounts_end,
+				     uint32_t tenants_end)
 {
 	uint64_t count[MM_PAGE_STATES] = { 0 };
-	uint32_t inflight = 0, revoking = 0, scrub = 0, suspects = 0;
+	uint32_t inflight = 0, revoking = 0, scrub = 0, suspects = 0, waiting = 0;
+	uint32_t quarantined = 0;
 
 	for (uint32_t i = 0; i < l->pages; i++) {
-		mm_assert(l->page[i].state < MM_PAGE_STATES);
-		page_check(&l->page[i]);
+		mm_must(l->page[i].state < MM_PAGE_STATES);
+		mm_must_pass(page_check(&l->page[i]));
 		count[l->page[i].state]++;
 		suspects += l->page[i].suspect;
 		inflight += page_is_inflight(&l->page[i]);
 		scrub += l->page[i].state == MM_PAGE_DIRTY && l->page[i].tenant == MM_NO_OWNER &&
 			 !l->page[i].job;
 	}
-	mm_assert(!memcmp(count, l->count, sizeof(count)));
-	mm_assert(inflight == l->inflight_all);
-	mm_assert(suspects == l->suspects);
-	domains_check(l, accounts_end);
-	mm_assert(page_list_check(l, &l->scrub, MM_PAGE_DIRTY) == scrub);
-	mm_assert(page_list_check(l, &l->quarantine, MM_PAGE_QUARANTINE) ==
-		  count[MM_PAGE_QUARANTINE]);
+	mm_must(!memcmp(count, l->count, sizeof(count)));
+	mm_must(inflight == l->inflight_all);
+	mm_must(suspects == l->suspects);
+	mm_must_pass(domains_check(l, accounts_end));
+	mm_must_pass(page_list_check(l, &l->scrub, MM_PAGE_DIRTY, &waiting));
+	mm_must(waiting == scrub);
+	mm_must_pass(page_list_check(l, &l->quarantine, MM_PAGE_QUARANTINE, &quarantined));
+	mm_must(quarantined == count[MM_PAGE_QUARANTINE]);
 	for (uint32_t i = 0; i < tenants_end; i++)
-		revoking += page_list_check(l, &l->revoking[i], MM_PAGE_REVOKING);
-	mm_assert(revoking == count[MM_PAGE_REVOKING]);
+		mm_must_pass(page_list_check(l, &l->revoking[i], MM_PAGE_REVOKING, &revoking));
+	mm_must(revoking == count[MM_PAGE_REVOKING]);
+	return NULL;
+}
+
+void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t tenants_end)
+{
+	const char *why = mm_ledger_check_sentence(l, accounts_end, tenants_end);
+
+	if (why)
+		mm_panic(why, __FILE__, __LINE__);
 }

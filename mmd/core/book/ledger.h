@@ -61,8 +61,8 @@ struct mm_ledger {
 	/* the same pages, by the account that is charged until they are FREE */
 	uint32_t leaving[MM_DOMAINS];
 	uint32_t touched[MM_DOMAINS]; /* pages by the account that had them last */
-	uint64_t changes;             /* counts changes of any page */
 	uint32_t suspects;
+	uint64_t changes; /* counts changes of any page */
 };
 
 /**
@@ -125,3 +125,6 @@ void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job);
  * must have no pages.
  */
 void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t tenants_end);
+/* The same, but returns what is not so; NULL: nothing. */
+const char *mm_ledger_check_sentence(const struct mm_ledger *l, uint32_t accounts_end,
+				     uint32_t tenants_end);

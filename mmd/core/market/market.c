@@ -38,11 +38,16 @@ void mm_market_destroy(struct mm_market *m)
 	free(m);
 }
 
-void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index, uint64_t now_ns)
+void mm_market_attach(struct mm_market *m, struct mm_c_tenant *t, uint32_t index)
 {
 	t->demand = &m->demand[index];
 	t->lends = &m->lends[index];
 	t->turn = &m->tenant_turn[index];
+}
+
+void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index, uint64_t now_ns)
+{
+	mm_market_attach(m, t, index);
 	*t->demand = (struct mm_demand){ 0 };
 	*t->lends = (struct mm_c_lends){ 0 };
 	*t->turn = (struct mm_c_turn){ 0 };

@@ -51,6 +51,8 @@ struct mm_market {
 struct mm_market *mm_market_create(uint32_t tenants, uint32_t accounts);
 /* Frees @market, which may be NULL. */
 void mm_market_destroy(struct mm_market *market);
+/* Points a tenant to the parts of its @index. */
+void mm_market_attach(struct mm_market *market, struct mm_c_tenant *t, uint32_t index);
 /*
  * Points a new tenant at @index to its parts, and clears them. @now_ns: on the clock of decisions,
  * which knows no scale of time.

@@ -313,20 +313,21 @@ void mm_c_layers_return_surplus(struct mm_core *c, uint64_t kept)
 /* ---- checks ---- */
 
 /* Pages are kept for layers whose target is the same, and no longer than a while. */
-static void earmark_check(const struct mm_core *c, const struct mm_c_tenant *t)
+static const char *earmark_check(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	const struct mm_c_earmark *mark = &t->lends->earmark;
 
 	if (!mark->pages || mark->expired || !has_target(t) || mm_c_is_changing(t))
-		return;
-	mm_assert(mark->alpha == target_alpha(c, t));
-	mm_assert(mark->alpha < t->plan.alpha);
-	mm_assert(c->settled_ns < mark->until_ns);
-	mm_assert(mark->until_ns <= c->settled_ns + mm_c_time(c, MM_EARMARK_NS));
+		return NULL;
+	mm_must(mark->alpha == target_alpha(c, t));
+	mm_must(mark->alpha < t->plan.alpha);
+	mm_must(c->settled_ns < mark->until_ns);
+	mm_must(mark->until_ns <= c->settled_ns + mm_c_time(c, MM_EARMARK_NS));
+	return NULL;
 }
 
 /* The targets of the last decision are possible for those that it saw. */
-static void targets_check(const struct mm_core *c)
+static const char *targets_check(const struct mm_core *c)
 {
 	const struct mm_view *v = &c->market->view;
 
@@ -334,21 +335,23 @@ static void targets_check(const struct mm_core *c)
 		const struct mm_view_tenant *t = &v->tenant[i];
 		const struct mm_target *target = &c->market->targets.tenant[t->index];
 
-		mm_assert(target->alpha <= t->layers);
-		mm_assert(!t->lends || target->alpha <= t->alpha_max);
-		mm_assert(t->lends || target->alpha == t->alpha_next);
-		mm_assert(target->kv_keep == UINT32_MAX || target->kv_keep <= t->kv_held);
+		mm_must(target->alpha <= t->layers);
+		mm_must(!t->lends || target->alpha <= t->alpha_max);
+		mm_must(t->lends || target->alpha == t->alpha_next);
+		mm_must(target->kv_keep == UINT32_MAX || target->kv_keep <= t->kv_held);
 	}
+	return NULL;
 }
 
-void mm_c_targets_check(const struct mm_core *c)
+const char *mm_c_targets_check(const struct mm_core *c)
 {
 	if (!c->market->policy->market)
-		return;
+		return NULL;
 	MM_FOREACH_TENANT(c, t)
 		if (t->life == MM_LIFE_LIVE)
-			earmark_check(c, t);
-	targets_check(c);
+			mm_must_pass(earmark_check(c, t));
+	mm_must_pass(targets_check(c));
+	return NULL;
 }
 
 /* ---- how long it took ---- */

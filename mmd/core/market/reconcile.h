@@ -32,7 +32,7 @@ void mm_c_layers_return_surplus(struct mm_core *c, uint64_t kept);
  * reached as needed, only as many layers as pages are awaited that are neither free nor coming.
  */
 void mm_c_memory_take(struct mm_core *c);
-/* Panics if an earmark or a target contradicts what it is for. */
-void mm_c_targets_check(const struct mm_core *c);
+/* Returns what an earmark or a target contradicts; NULL: nothing. */
+const char *mm_c_targets_check(const struct mm_core *c);
 /* Notes when the memory of tenants that hold a turn is as their targets say. */
 void mm_c_homes_note(struct mm_core *c);

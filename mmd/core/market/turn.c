@@ -707,21 +707,22 @@ uint64_t mm_c_turn_deadline(const struct mm_core *c)
 }
 
 /* Holders have joined, and have turns of different serials; the one that holds alone is known. */
-void mm_c_turns_check(const struct mm_core *c)
+const char *mm_c_turns_check(const struct mm_core *c)
 {
 	const struct mm_c_turns *device = &c->market->turn;
 	uint32_t holders = 0;
 
 	MM_FOREACH_TENANT(c, t) {
-		mm_assert(t->turn->serial <= device->serial);
+		mm_must(t->turn->serial <= device->serial);
 		if (!t->turn->holds)
 			continue;
 		holders++;
-		mm_assert(t->turn->mode != MM_TURN_NONE && t->turn->serial);
+		mm_must(t->turn->mode != MM_TURN_NONE && t->turn->serial);
 		MM_FOREACH_TENANT(c, u)
-			mm_assert(u == t || u->turn->serial != t->turn->serial);
-		mm_assert(device->beside || device->holders > 1 || device->holder == t);
+			mm_must(u == t || u->turn->serial != t->turn->serial);
+		mm_must(device->beside || device->holders > 1 || device->holder == t);
 	}
-	mm_assert(holders == device->holders);
-	mm_assert(!device->holder || (!device->beside && holders == 1));
+	mm_must(holders == device->holders);
+	mm_must(!device->holder || (!device->beside && holders == 1));
+	return NULL;
 }

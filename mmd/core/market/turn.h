@@ -119,5 +119,5 @@ bool mm_c_turn_pending(const struct mm_core *c, const struct mm_c_tenant *t);
  * or it has joined the turns and holds none.
  */
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t);
-/* Panics if an invariant of the turns is broken. */
-void mm_c_turns_check(const struct mm_core *c);
+/* Returns the invariant of the turns that is broken; NULL: none is. */
+const char *mm_c_turns_check(const struct mm_core *c);

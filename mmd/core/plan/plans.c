@@ -49,13 +49,18 @@ void mm_plans_destroy(struct mm_plans *p)
 	free(p);
 }
 
+void mm_plans_attach(struct mm_plans *p, struct mm_c_tenant *t, uint32_t index)
+{
+	t->change = &p->change[index];
+	t->sets = &p->sets[index];
+	t->swap = &p->swap[index];
+}
+
 void mm_plans_join(struct mm_plans *p, struct mm_c_tenant *t, uint32_t index)
 {
 	const struct mm_c_preload pre = p->change[index].pre;
 
-	t->change = &p->change[index];
-	t->sets = &p->sets[index];
-	t->swap = &p->swap[index];
+	mm_plans_attach(p, t, index);
 	*t->change = (struct mm_change){ .pre = { .entry = pre.entry, .page = pre.page } };
 	*t->sets = (struct mm_c_sets){ 0 };
 	*t->swap = (struct mm_c_swap){ 0 };

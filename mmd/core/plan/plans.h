@@ -27,5 +27,7 @@ struct mm_plans {
 struct mm_plans *mm_plans_create(uint32_t tenants, uint32_t pages, uint32_t entries);
 /* @plans may be NULL. */
 void mm_plans_destroy(struct mm_plans *plans);
+/* Points a tenant to the entries of its @index. */
+void mm_plans_attach(struct mm_plans *plans, struct mm_c_tenant *t, uint32_t index);
 /* Resets the entries of @index, and gives them to a tenant that joins: it has no plan. */
 void mm_plans_join(struct mm_plans *plans, struct mm_c_tenant *t, uint32_t index);

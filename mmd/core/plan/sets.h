@@ -6,7 +6,8 @@
  *             to a tenant: its measured times, the layers that cycle now, and the pages that a
  *             change needs. alpha counts pages in units of the mean layer; where layers are alike
  *             that is a number of layers.
- * Ownership:  a tenant's; the sets that were chosen are a cache.
+ * Ownership:  a tenant's. The sets that were chosen are state: they stick to the times that were
+ *             valid when they were first asked for, so that asking anew gives other ones.
  * Threading:  core thread only.
  * Trust:      Times and weights are claims of the tenant; they only affect what is taken from it.
  */
@@ -29,7 +30,7 @@ struct mm_c_sets {
 	uint32_t t_weight[MM_LAYERS_MAX + 1];
 	uint64_t claims; /* number of times that the weights were computed */
 
-	/* a cache */
+	/* what was chosen for the plan in force; valid: there is something */
 	bool valid;
 	uint64_t epoch, t_c_ns, t_t_ns; /* plan and times that the sets were chosen for */
 	uint64_t times_ns;              /* when those times were copied here */
