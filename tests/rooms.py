@@ -34,7 +34,7 @@ API = {
 }
 
 CORE = "core.h knobs.h abi.h protocol fields base"
-LAB = ("abi.h client.h gpu.h softgpu.h core.h knobs.h base support ipc protocol model client common config fields core core/market "
+LAB = ("abi.h client.h gpu.h softgpu.h core.h knobs.h base support ipc protocol model client common config fields journal core core/market "
        "core/plan core/book core/out explain args driver launch timing host blas sched engine tools/common")
 
 # Room: its folder, and the rooms that it may use besides itself.
@@ -65,9 +65,11 @@ ROOMS = {
     "common": ("mmd/common", "abi.h protocol ipc support base"),
     # config sees core for its limits and knobs.
     "config": ("mmd/config", "abi.h core.h knobs.h core common support base"),
+    # Events of a core, written down: pure, over memory of the caller.
+    "journal": ("mmd/journal", "core.h core base"),
     # What the core decided, in words: for shell and the simulator.
     "explain": ("mmd/explain", "core.h core support base"),
-    "shell": ("mmd/shell", "abi.h core.h knobs.h core fields config explain common protocol model ipc support base driver"),
+    "shell": ("mmd/shell", "abi.h core.h knobs.h core journal fields config explain common protocol model ipc support base driver"),
     "keeper": ("mmd/keeper", "config common ipc support base"),
     "xfer": ("mmd/xfer", "abi.h gpu.h softgpu.h common protocol ipc support base driver"),
     "load": ("mmd/load", "abi.h common model ipc support base"),
@@ -104,7 +106,7 @@ ROOMS = {
 }
 
 # What is pure sees neither files nor processes nor JSON, by whatever header.
-PURE = {"base", "protocol", "fields", "core.h", "knobs.h", "core", "core/market", "core/plan", "core/book", "core/out"}
+PURE = {"base", "protocol", "fields", "journal", "core.h", "knobs.h", "core", "core/market", "core/plan", "core/book", "core/out"}
 IMPURE = {"stdio.h", "unistd.h", "jansson.h"}
 PRINTS = {"libclient/base/panic.c"}  # the last sentence of a process
 
