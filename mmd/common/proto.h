@@ -128,6 +128,7 @@ enum mm_kop {
  * end of mmd.
  */
 #define MM_K_F_RESUMABLE 16u
+#define MM_K_F_EXCUSED   32u /* KILL: the end of this xfer is no failure of it */
 
 enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD, MM_ROLE_SPOOL, MM_ROLE_LOG };
 

@@ -262,3 +262,25 @@ enum mm_page_state mm_core_page(const struct mm_core *c, uint32_t page, uint32_t
 		*ret_tenant = p->tenant == MM_NO_OWNER ? MM_NO_OWNER : c->tenant[p->tenant].id;
 	return (enum mm_page_state)p->state;
 }
+
+bool mm_core_xfer_is_up(const struct mm_core *c)
+{
+	return c->xfer_up;
+}
+
+bool mm_core_has_job(const struct mm_core *c, uint64_t job)
+{
+	return mm_jobs_find(&c->jobs, job) != MM_JOB_NONE;
+}
+
+bool mm_core_next_job(const struct mm_core *c, uint32_t *at, struct mm_msg *ret_msg)
+{
+	uint32_t job = *at ? c->jobs.job[*at - 1].next : c->jobs.first;
+
+	if (!job)
+		return false;
+	*at = job;
+	*ret_msg = c->jobs.job[job - 1].msg;
+	ret_msg->user_data = c->jobs.job[job - 1].id;
+	return true;
+}

@@ -487,6 +487,16 @@ uint64_t mm_core_features(const struct mm_core *core);
 /* Returns a page's state. *ret_tenant: its owner's id, or MM_NO_OWNER; may be NULL. */
 enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint32_t *ret_tenant);
 
+/* Whether the core takes xfer for up: the jobs that there are were issued to it. */
+bool mm_core_xfer_is_up(const struct mm_core *core);
+/* Whether a job with this id was issued and is not done. */
+bool mm_core_has_job(const struct mm_core *core, uint64_t job);
+/*
+ * The next job that is not done, in order of issue, with its id in user_data. *at begins with 0.
+ * False: there is none left. No event may come between two calls.
+ */
+bool mm_core_next_job(const struct mm_core *core, uint32_t *at, struct mm_msg *ret_msg);
+
 /*
  * Panics if an invariant that the core can see is broken: every page is in one state and the counts
  * sum up; accounts' charges equal their pages and are within max; every map entry that the core

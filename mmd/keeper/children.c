@@ -115,8 +115,10 @@ void mm_children_on_kill(struct mm_keeper *k, const struct mm_kmsg *msg)
 
 	if (helper)
 		mm_keeper_child_kill(helper->pid);
-	else if (msg->role == MM_ROLE_XFER && msg->id == mm_children_xfer(k, msg)->epoch)
+	else if (msg->role == MM_ROLE_XFER && msg->id == mm_children_xfer(k, msg)->epoch) {
+		mm_children_xfer(k, msg)->excused |= (msg->flags & MM_K_F_EXCUSED) != 0;
 		mm_keeper_child_kill(mm_children_xfer(k, msg)->pid);
+	}
 }
 
 void mm_children_kill(struct mm_keeper *k)
@@ -159,9 +161,10 @@ static void xfer_gone(struct mm_keeper *k, struct mm_keeper_xfer *x, int status)
 	x->pid = 0;
 	x->status = status;
 	mm_instance_release(&k->hold, &instance);
-	if (!x->proven && !x->down)
+	if (!x->proven && !x->down && !x->excused)
 		x->failures++;
-	x->quick = mm_now_ns() - x->started_ns < QUICK_NS ? x->quick + 1 : 0;
+	if (!x->excused)
+		x->quick = mm_now_ns() - x->started_ns < QUICK_NS ? x->quick + 1 : 0;
 	if (!k->stopping)
 		mm_log(MM_LOG_WARN, "xfer.died", "device=%" PRIu64 " epoch=%" PRIu64 " status=%#x",
 		       xfer_ordinal(k, x), x->epoch, (unsigned int)status);
@@ -187,7 +190,7 @@ void mm_children_start_due(struct mm_keeper *k)
 			continue;
 		x->start_at_ns = UINT64_MAX;
 		x->started_ns = mm_now_ns();
-		x->proven = false;
+		x->proven = x->excused = false;
 		if (!mm_instance_start(&k->core, &k->hold, k->config,
 				       &(struct mm_instance){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
 			xfer_gone(k, x, W_EXITCODE(1, 0));

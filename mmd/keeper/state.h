@@ -50,6 +50,7 @@ struct mm_keeper_xfer { /* one per device */
 	unsigned int failures; /* deaths in a row before the xfer was proven */
 	unsigned int quick;    /* deaths in a row soon after the start */
 	bool proven;           /* core has reported that it works (worker.h) */
+	bool excused;          /* core has it killed for a reason that is none of its own */
 	bool down;
 	struct mm_devlock lock; /* lock of its device, held until mmd ends */
 };

@@ -36,14 +36,25 @@ void mm_shell_send_keeper(struct mm_shell *shell, enum mm_kop op, enum mm_role r
 	keeper_send(shell, &msg);
 }
 
-void mm_shell_send_keeper_xfer(struct mm_pool *pool, enum mm_kop op)
+static void keeper_send_xfer(struct mm_pool *pool, enum mm_kop op, uint32_t flags)
 {
 	struct mm_kmsg msg = { .op = op,
 			       .role = MM_ROLE_XFER,
 			       .device = pool->index,
-			       .id = pool->worker.kept->epoch };
+			       .id = pool->worker.kept->epoch,
+			       .flags = flags };
 
 	keeper_send(pool->shell, &msg);
+}
+
+void mm_shell_send_keeper_xfer(struct mm_pool *pool, enum mm_kop op)
+{
+	keeper_send_xfer(pool, op, 0);
+}
+
+void mm_shell_kill_xfer(struct mm_pool *pool)
+{
+	keeper_send_xfer(pool, MM_K_KILL, MM_K_F_EXCUSED);
 }
 
 void mm_shell_send_keeper_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file)

@@ -75,6 +75,8 @@ int mm_shell_main(int fd, const struct mm_config *config);
 /* Sends @op to keeper; what @id names depends on @op. For xfer use mm_shell_send_keeper_xfer(). */
 void mm_shell_send_keeper(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id);
 void mm_shell_send_keeper_xfer(struct mm_pool *pool, enum mm_kop op);
+/* Has an xfer killed that did nothing wrong: its end does not count as a failure. */
+void mm_shell_kill_xfer(struct mm_pool *pool);
 /* Sends the lock of the pool's device for keeper to hold; @fds are taken over. */
 void mm_shell_send_keeper_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file);
 

@@ -48,7 +48,7 @@ void mm_worker_pages_close(struct mm_pool *pool, uint32_t first, uint32_t count)
 	}
 }
 
-static void worker_disconnect(struct mm_pool *pool)
+void mm_worker_disconnect(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
@@ -71,7 +71,7 @@ void mm_worker_done(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
-	worker_disconnect(pool);
+	mm_worker_disconnect(pool);
 	for (uint32_t i = 0; w->page_fd && i < w->device.pages; i++)
 		mm_close_fd(&w->page_fd[i]);
 	free(w->page_fd);
@@ -98,7 +98,7 @@ void mm_worker_down(struct mm_pool *pool, const char *reason)
 	       pool->ordinal, w->kept->epoch, reason);
 	w->kept->state = MM_WORKER_DYING;
 	mm_shell_send_keeper_xfer(pool, MM_K_KILL);
-	worker_disconnect(pool);
+	mm_worker_disconnect(pool);
 	if (w->kept->was_up)
 		mm_pool_event_now(pool, MM_EVENT_XFER_DOWN, 0);
 }
@@ -287,7 +287,7 @@ void mm_worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, siz
 /* ---- service ---- */
 
 /* Handles messages of xfer, and the end of the connection. */
-static void worker_listen(struct mm_pool *pool)
+static void worker_messages(struct mm_pool *pool)
 {
 	int r = mm_worker_receive(pool, MESSAGES_PER_WAKEUP);
 
@@ -302,7 +302,14 @@ static void worker_on_socket(struct mm_loop_source *source, uint32_t events)
 
 	pool->worker.busy = true;
 	if (events & ~(uint32_t)EPOLLOUT)
-		worker_listen(pool);
+		worker_messages(pool);
+}
+
+int mm_worker_listen(struct mm_pool *pool)
+{
+	struct mm_worker *w = &pool->worker;
+
+	return mm_loop_add(&pool->shell->loop, &w->source, w->fd, EPOLLIN, worker_on_socket);
 }
 
 void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd)
@@ -322,7 +329,7 @@ void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd
 	w->kept->state = MM_WORKER_SETUP;
 	w->fd = fd;
 	w->hello_by_ns = mm_now_ns() + MM_HELLO_WAIT_NS;
-	r = mm_loop_add(&pool->shell->loop, &w->source, fd, EPOLLIN, worker_on_socket);
+	r = mm_worker_listen(pool);
 	if (r == 0)
 		r = rings_create(pool);
 	if (r == 0)
@@ -344,7 +351,7 @@ bool mm_worker_service(struct mm_pool *pool, uint64_t now_ns)
 	if (now_ns >= w->retry_ns)
 		w->retry_ns = UINT64_MAX;
 	if (w->stalled) {
-		worker_listen(pool);
+		worker_messages(pool);
 		w->busy |= !w->stalled;
 	}
 	if (w->kept->state == MM_WORKER_UP && w->busy)

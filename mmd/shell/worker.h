@@ -83,11 +83,26 @@ struct mm_worker {
 	 * keeper does not hold them yet.
 	 */
 	bool stalled, handled;
-	bool overrun; /* its queue is full: it takes no jobs, and is killed in the next round */
+	bool resuming; /* between mm_worker_resume() and mm_worker_resume_end() */
+	bool overrun;  /* its queue is full: it takes no jobs, and is killed in the next round */
 };
 
 void mm_worker_init(struct mm_pool *pool);
 void mm_worker_done(struct mm_pool *pool);
+
+/**
+ * mm_worker_resume() - take over the xfer of a core that has died
+ * @pool: has its core, its sessions and its stores again
+ *
+ * Jobs and all else for xfer is ignored from now on until mm_worker_resume_end(), which finds out
+ * what xfer lacks. Return: 0; negative errno.
+ */
+int mm_worker_resume(struct mm_pool *pool);
+/*
+ * All that was under way is done. Queues what xfer lacks; if that xfer cannot go on a new one is
+ * started.
+ */
+void mm_worker_resume_end(struct mm_pool *pool);
 
 /* Requests a new xfer from keeper. */
 void mm_worker_start(struct mm_pool *pool);
@@ -127,6 +142,12 @@ void mm_worker_proven(struct mm_pool *pool);
 
 /* Handles xfer's HELLO; of its fds those that are taken over become -1. */
 void mm_worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, size_t n_fds);
+
+/* Closes the connection, empties the table of jobs and drops the pages that were being created. */
+void mm_worker_disconnect(struct mm_pool *pool);
+
+/* Begins to receive from the socket. */
+int mm_worker_listen(struct mm_pool *pool);
 
 /* The name that a page's fd has at keeper. */
 static inline struct mm_held_name mm_worker_page_name(uint32_t pool, uint32_t page)

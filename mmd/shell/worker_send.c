@@ -31,7 +31,7 @@ static void worker_queue_put(struct mm_pool *pool, const struct worker_item *ite
 {
 	struct mm_worker *w = &pool->worker;
 
-	if (w->kept->state != MM_WORKER_UP && w->kept->state != MM_WORKER_SETUP)
+	if (w->resuming || (w->kept->state != MM_WORKER_UP && w->kept->state != MM_WORKER_SETUP))
 		return;
 	/* That may be done for an action, when it must not be an event yet. */
 	if (mm_fifo_push(&w->queue, item) < 0)
@@ -54,7 +54,7 @@ void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg)
 {
 	struct worker_item item = { .kind = OUT_JOB, .msg = *msg };
 
-	if (pool->worker.kept->state != MM_WORKER_UP)
+	if (pool->worker.kept->state != MM_WORKER_UP || pool->worker.resuming)
 		return;
 	if (msg->opcode == MM_XOP_RECREATE)
 		item.drop_serial = page_drop(pool, msg->arg[0]);
