@@ -22,7 +22,11 @@
  * @switch NO_REAP bytes: a new xfer starts before the one before is reaped
  */
 #define LAYERS 3
-#define KILLS  2
+#ifdef LONG
+#define KILLS 3
+#else
+#define KILLS 2
+#endif
 
 #define MUST(property, condition) assert((condition) || PROPERTY_##property == 0)
 

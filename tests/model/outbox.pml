@@ -33,7 +33,11 @@
  * @switch NO_BELL goes_on: after a restart no doorbell is rung
  */
 #define PAGES   3
-#define KILLS   2
+#ifdef LONG
+#define KILLS 2
+#else
+#define KILLS 1
+#endif
 #define BATCHED 2
 
 #define MUST(property, condition) assert((condition) || PROPERTY_##property == 0)

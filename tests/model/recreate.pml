@@ -14,7 +14,7 @@
  * @property same: core's fd is of the memory that xfer has mapped
  * @property no_doubt: RECREATE lacks memory only because a dead tenant's processes hold it
  * @property goes_on: no state is a dead end
- * @property granted: (liveness) after the last kill, the page is granted again and again
+ * @property granted: (fair liveness) after the last kill, the page is granted again and again
  *
  * @switch NO_RECREATE domains: the proof of a tenant's death alone makes a page FREE
  * @switch NO_DROP no_doubt: keeper is not asked to drop the fd
@@ -29,7 +29,11 @@
  * @switch NO_EOF no_doubt: keeper starts another core before it has read what the one before sent
  * @switch COMPLETE_FIRST goes_on: xfer completes the job before it sends the fd
  */
+#ifdef LONG
+#define KILLS 3
+#else
 #define KILLS 2
+#endif
 
 #define MUST(property, condition) assert((condition) || PROPERTY_##property == 0)
 

@@ -6,11 +6,14 @@ A model (*.pml) says in its first comment what it has:
 
     @variant NAME: where in the code        the model is checked once for each; without one, once
     @property NAME: text                    an assertion MUST(NAME, ...) in it; `goes_on` is that
-                                            no state is a dead end; `(liveness)`: a formula in it
+                                            no state is a dead end; `(liveness)`: a formula in it,
+                                            `(fair liveness)`: where no process waits for ever
     @switch NAME PROPERTY [VARIANT...]: text
                                             -DNAME removes a step; then PROPERTY breaks
 
 The table of Documentation/models-of-protocols.md is made of these comments; --document compares it.
+
+With MM_TEST_LONG each model has one kill more (-DLONG).
 
 Exit status: 0 all is as stated, 1 it is not, 2 usage, 77 spin or a compiler is missing.
 """
@@ -24,6 +27,7 @@ import tempfile
 import time
 from pathlib import Path
 
+LIVENESS = re.compile(r"\((fair )?liveness\) ")
 HERE = Path(__file__).resolve().parent
 STATES_BYTES_MIB = 2048
 
@@ -54,7 +58,7 @@ class Model:
 
     def formulas(self):
         """The properties that are formulas: they are checked one by one."""
-        return [p for p, text in self.properties.items() if text.startswith("(liveness)")]
+        return [p for p, text in self.properties.items() if LIVENESS.match(text)]
 
 
 class Outcome:
@@ -87,7 +91,8 @@ def flags(model, defines, wanted=None):
     """A property with the number 0 is not looked at."""
     numbers = [f"PROPERTY_{p}={i if wanted in (None, p) else 0}"
                for i, p in enumerate(model.properties, 1)]
-    return [f"-D{d}" for d in [*defines, *numbers]]
+    longer = ["LONG"] if os.environ.get("MM_TEST_LONG") else []
+    return [f"-D{d}" for d in [*defines, *numbers, *longer]]
 
 
 def check(model, defines, formula, folder, wanted=None):
@@ -96,9 +101,10 @@ def check(model, defines, formula, folder, wanted=None):
     made = run(["spin", "-a", *flags(model, defines, wanted), str(model.path)], folder)
     if made.returncode or "rror" in made.stdout:
         sys.exit(f"{model.name} {defines}: spin: {made.stdout}")
-    kind = ["-DNFAIR=3"] if formula else ["-DSAFETY", "-DNOCLAIM"]
+    kind = [] if formula else ["-DSAFETY", "-DNOCLAIM"]
+    fair = ["-f"] if formula and model.properties[formula].startswith("(fair") else []
     # A search that stops at once is not worth a compiler's time.
-    level = "-O0" if set(defines) & set(model.switches) else "-O1"
+    level = "-O0" if set(defines) & set(model.switches) else "-O2"
     made = run([os.environ.get("CC", "cc"), level, "-w", f"-DMEMLIM={STATES_BYTES_MIB}", *kind,
                 "-o", "pan", "pan.c"], folder)
     if made.returncode:
@@ -106,7 +112,7 @@ def check(model, defines, formula, folder, wanted=None):
     command = ["./pan", "-m1000000", "-w18"]
     if wanted and wanted != "goes_on" and not formula:
         command.append("-E")  # a dead end that comes of it as well is not of interest
-    ran = run(command + (["-a", "-f", "-N", formula] if formula else []), folder)
+    ran = run(command + (["-a", *fair, "-N", formula] if formula else []), folder)
     states = re.search(r"^\s*(\d+) states, stored", ran.stdout, re.M)
     broken = broken_property(model, formula, ran.stdout)
     if formula and not re.search(rf"never claim\s+\+ \({formula}\)", ran.stdout):
@@ -159,7 +165,8 @@ class Checker:
 
 
 def cell(text):
-    return text.replace("|", "\\|").replace("(liveness) ", "for ever: ")
+    text = LIVENESS.sub("", text).replace("|", "\\|")
+    return re.sub(r"([\w./]*[\w]+\(\)|[\w/]+\.[ch]\b|MM_\w+|--[\w-]+ \w+)", r"`\1`", text)
 
 
 def table(model):

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of the change of a plan: which state and effect follow which state and event. */
+/*
+ * The table of the change of a plan: which state and effect follow which state and event.
+ * tests/model/plan.pml has it with the tenant's threads and xfer.
+ */
 #include "mmd/core/plan/change_rows.h"
 
 #include <stddef.h>
