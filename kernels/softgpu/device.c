@@ -60,6 +60,13 @@ void sg_device_uuid_of_path(const char *path, CUuuid *ret_uuid)
 	memcpy(ret_uuid->bytes, hash, sizeof(ret_uuid->bytes));
 }
 
+/* Gives what root has made in another user's directory @dir to that user. */
+static void owner_follow(int dir_fd, const char *name, const struct stat *dir)
+{
+	if (dir->st_uid != 0 && geteuid() == 0)
+		(void)fchownat(dir_fd, name, dir->st_uid, dir->st_gid, AT_SYMLINK_NOFOLLOW);
+}
+
 /* Creates the directory. One in a @parent gets its mode, so that the same users may use it. */
 static int directory_make(const char *path, const char *parent)
 {
@@ -69,6 +76,8 @@ static int directory_make(const char *path, const char *parent)
 		return errno == EEXIST ? 0 : -errno;
 	if (parent && (stat(parent, &st) < 0 || chmod(path, st.st_mode & 01777) < 0))
 		return -errno;
+	if (parent)
+		owner_follow(AT_FDCWD, path, &st);
 	return 0;
 }
 
@@ -120,19 +129,21 @@ static CUresult directory_open(struct sg_device *d, unsigned int number, char *r
  * Opens or creates "state". Plain O_CREAT would be refused on another user's file in a sticky
  * directory (fs.protected_regular).
  */
-static int state_open(struct sg_device *d, mode_t dir_mode)
+static int state_open(struct sg_device *d, const struct stat *dir)
 {
 	/*
 	 * A user that may only enter the directory may read the state, and has a read-only device.
 	 */
-	mode_t mode = (dir_mode & 0666) | (dir_mode & 0011) << 2;
+	mode_t mode = (dir->st_mode & 0666) | (dir->st_mode & 0011) << 2;
 	int fd = openat(d->dir_fd, "state", O_RDWR | O_CLOEXEC);
 
 	if (fd < 0 && errno == ENOENT) {
 		fd = openat(d->dir_fd, "state", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (fd >= 0)
+		if (fd >= 0) {
 			fchmod(fd, mode);
-		else if (errno == EEXIST)
+			if (dir->st_uid != 0 && geteuid() == 0)
+				(void)fchown(fd, dir->st_uid, dir->st_gid);
+		} else if (errno == EEXIST)
 			fd = openat(d->dir_fd, "state", O_RDWR | O_CLOEXEC);
 	}
 	if (fd < 0 && errno == EACCES) {
@@ -153,12 +164,14 @@ static int members_open(struct sg_device *d)
 	if (fstat(d->dir_fd, &st) < 0)
 		return -errno;
 	mode = st.st_mode & 0777;
-	if (mkdirat(d->dir_fd, PAGES_DIR, 0700) == 0)
+	if (mkdirat(d->dir_fd, PAGES_DIR, 0700) == 0) {
 		fchmodat(d->dir_fd, PAGES_DIR, mode, 0);
+		owner_follow(d->dir_fd, PAGES_DIR, &st);
+	}
 	d->pages_fd = openat(d->dir_fd, PAGES_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (d->pages_fd < 0)
 		return -errno;
-	d->state_fd = state_open(d, mode);
+	d->state_fd = state_open(d, &st);
 	return d->state_fd < 0 ? -errno : 0;
 }
 
