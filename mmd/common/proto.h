@@ -55,7 +55,7 @@ static inline const char *mm_driver_name(uint64_t kind)
 enum mm_kop {
 	/*
 	 * keeper -> core: an accepted tenant connection (1 fd); id: keeper holds a copy as CONN of
-	 * that id until core drops it.
+	 * that id, and as PIDFD its process, until core drops them.
 	 */
 	MM_K_TENANT = 1,
 	MM_K_ADMIN, /* keeper -> core: an accepted admin connection (1 fd) */
@@ -73,6 +73,11 @@ enum mm_kop {
 	MM_K_START,
 	/* core -> keeper: kill a role with SIGKILL: role, id; MM_K_GONE follows. */
 	MM_K_KILL,
+	/*
+	 * core -> keeper: kill the process of a tenant: id: its connection, whose PIDFD keeper
+	 * holds.
+	 */
+	MM_K_KILL_TENANT,
 	/*
 	 * core -> keeper: all pools are ready, accept tenants. With role xfer: the xfer is proven.
 	 */
@@ -151,7 +156,7 @@ enum mm_held_kind {
 	MM_HELD_BOOK,     /* core's kept memory */
 	MM_HELD_PAGE,     /* index: the pool; id: the page */
 	MM_HELD_CONN,     /* id: serial number that keeper gave to the connection */
-	MM_HELD_PIDFD,    /* id: that of its connection */
+	MM_HELD_PIDFD,    /* keeper's own, which core cannot put; id: that of its connection */
 	MM_HELD_REGION,   /* id: that of its connection; index: enum mm_held_region */
 	MM_HELD_XRING,    /* index: the pool; id: 0 jobs, 1 completions */
 	MM_HELD_STORE,    /* id: the store; index: which of its files */

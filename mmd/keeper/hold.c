@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sys/socket.h>
 
 #include "libclient/support/cleanup.h"
 #include "mmd/common/log.h"
+#include "mmd/common/pidfd.h"
 
 void mm_hold_init(struct mm_hold *hold, struct mm_closer *closer)
 {
@@ -45,13 +47,29 @@ void mm_hold_drop(struct mm_hold *hold, struct mm_held_name name)
 	held_close(hold, &name, mm_fdtab_take(&hold->fds, name), false);
 }
 
+/* With a pidfd of its choice core could have any process killed. */
+static bool name_is_ours(const struct mm_held_name *name)
+{
+	return name->kind == 0 || name->kind == MM_HELD_PIDFD;
+}
+
+void mm_hold_on_kill(const struct mm_hold *hold, uint64_t conn)
+{
+	int fd = mm_fdtab_find(&hold->fds, (struct mm_held_name){ MM_HELD_PIDFD, 0, conn });
+	int r = fd < 0 ? fd : mm_pidfd_kill(fd);
+
+	if (r < 0)
+		mm_log(MM_LOG_ERROR, "tenant.kill_failed", "connection=%" PRIu64 " error=%d", conn,
+		       fd < 0 ? -ENOENT : r);
+}
+
 void mm_hold_on_hold(struct mm_hold *hold, struct mm_kpacket *packet)
 {
 	if (packet->n_fds != packet->n_names)
 		mm_log(MM_LOG_ERROR, "hold.lost", "names=%u fds=%u", packet->n_names,
 		       packet->n_fds);
 	for (uint32_t i = 0; i < packet->n_names && i < packet->n_fds; i++) {
-		if (packet->name[i].kind)
+		if (!name_is_ours(&packet->name[i]))
 			mm_hold_put(hold, packet->name[i], mm_kpacket_take(packet, i));
 	}
 }

@@ -9,6 +9,8 @@
  *            against the limit of open files.
  * Ownership: owns its fds. At the end of mmd they stay open: the close of some may sleep
  *            (closer.h).
+ * Trust:     core cannot choose whom keeper kills: the pidfds are those of the processes that have
+ *            connected, as the kernel names them to keeper.
  * Threading: keeper's thread.
  */
 #pragma once
@@ -39,6 +41,9 @@ void mm_hold_drop(struct mm_hold *hold, struct mm_held_name name);
 /* Messages of core: HOLD and DROP; an answer, if one is due, goes to @core. */
 void mm_hold_on_hold(struct mm_hold *hold, struct mm_kpacket *packet);
 void mm_hold_on_drop(struct mm_hold *hold, struct mm_kchan *core, const struct mm_kpacket *packet);
+
+/* Message of core: KILL_TENANT. */
+void mm_hold_on_kill(const struct mm_hold *hold, uint64_t conn);
 
 /* Ends all connections of tenants: nobody serves them any more. */
 void mm_hold_hang_up(struct mm_hold *hold);

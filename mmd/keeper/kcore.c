@@ -85,6 +85,9 @@ static void core_on_message(struct mm_keeper *k, struct mm_kpacket *packet)
 	case MM_K_KILL:
 		mm_children_on_kill(k, msg);
 		break;
+	case MM_K_KILL_TENANT:
+		mm_hold_on_kill(&k->hold, msg->id);
+		break;
 	case MM_K_READY:
 		core_on_ready(k, msg);
 		break;

@@ -16,6 +16,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
+#include "mmd/common/pidfd.h"
 #include "mmd/keeper/children.h"
 #include "mmd/keeper/instance.h"
 #include "mmd/keeper/kcore.h"
@@ -56,6 +57,18 @@ static void accept_resume(struct mm_keeper *k)
 		k->accept_at_ns = 0;
 }
 
+/* Holds the process behind a connection; without it that process cannot be killed. */
+static void tenant_hold_process(struct mm_keeper *k, int fd, uint64_t conn)
+{
+	int pidfd = -1;
+	int r = mm_pidfd_of_peer(fd, &pidfd);
+
+	if (r == 0)
+		r = mm_hold_put(&k->hold, (struct mm_held_name){ MM_HELD_PIDFD, 0, conn }, pidfd);
+	if (r < 0 && r != -ESRCH && r != -EINVAL)
+		mm_log(MM_LOG_WARN, "hold.no_process", "connection=%" PRIu64 " error=%d", conn, r);
+}
+
 /*
  * Holds a copy of a tenant's connection until core drops it. Its close may sleep, so what cannot be
  * held goes to the closer.
@@ -73,6 +86,7 @@ static void tenant_pass(struct mm_keeper *k, int fd)
 		accept_pause(k, -r);
 		return;
 	}
+	tenant_hold_process(k, fd, msg.id);
 	mm_instance_send(&k->core, &msg, &fd, 1);
 }
 

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/shell/actions.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "libclient/protocol/xplan.h"
 #include "libclient/support/clock.h"
@@ -93,8 +90,7 @@ static void process_kill(struct mm_session *s, const char *reason)
 {
 	mm_log(MM_LOG_WARN, "tenant.killed", "tenant=%u name=%s pid=%d reason=\"%s\"", s->tenant,
 	       s->name, (int)s->pid, reason);
-	if (syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
-		mm_log(MM_LOG_ERROR, "tenant.kill_failed", "tenant=%u error=%d", s->tenant, errno);
+	mm_shell_send_keeper(s->shell, MM_K_KILL_TENANT, 0, s->conn);
 }
 
 /* Performs actions that need the connection; once it is closed they have no meaning. */

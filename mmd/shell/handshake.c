@@ -7,42 +7,17 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/protocol/xplan.h"
+#include "mmd/common/pidfd.h"
 #include "mmd/shell/check.h"
 #include "mmd/shell/shell.h"
 
-#ifndef SO_PEERPIDFD /* since Linux 6.5; absent from Debian 12's headers */
-#define SO_PEERPIDFD 77
-#endif
-
 #define NO_ROOM "mmd is out of memory or file descriptors; try again later"
-
-/*
- * Before Linux 6.5 the pidfd is opened by pid. If the peer died between accept and this call and
- * its pid was reused, it belongs to an unrelated process, which would be waited for, and killed if
- * it keeps pages.
- */
-static int peer_pidfd(int fd, pid_t pid, int *ret_pidfd)
-{
-	int pidfd;
-	socklen_t len = sizeof(pidfd);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) < 0) {
-		if (errno != ENOPROTOOPT)
-			return -errno;
-		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-		if (pidfd < 0)
-			return -errno;
-	}
-	*ret_pidfd = pidfd;
-	return 0;
-}
 
 int mm_handshake_peer(struct mm_session *s)
 {
@@ -56,7 +31,7 @@ int mm_handshake_peer(struct mm_session *s)
 	s->gid = cred.gid;
 	if (cred.pid == 0)
 		return -EPERM;
-	return peer_pidfd(s->fd, cred.pid, &s->pidfd);
+	return mm_pidfd_of_peer(s->fd, &s->pidfd);
 }
 
 /* Fills in the facts of the session's pool; without a pool only what is the same for all pools. */

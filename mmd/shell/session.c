@@ -75,6 +75,15 @@ static void connection_close(struct mm_shell *shell, int *fd, uint64_t conn)
 	mm_held_drop(&shell->held, name, slow);
 }
 
+/* keeper need not kill the process behind this connection any more. */
+static void process_drop(struct mm_shell *shell, uint64_t conn)
+{
+	const struct mm_held_name name = { .kind = MM_HELD_PIDFD, .id = conn };
+
+	if (conn)
+		mm_held_drop(&shell->held, name, false);
+}
+
 /*
  * Closes the connection; pages and events that are on their way to the tenant are dropped with it.
  */
@@ -106,6 +115,7 @@ static void session_free(struct mm_session *s)
 	mm_load_leave(s);
 	mm_loop_del(&s->shell->loop, &s->pid_source);
 	mm_close_fd(&s->pidfd);
+	process_drop(s->shell, s->conn);
 	mm_region_done(&s->tenant_region);
 	mm_region_done(&s->mmd_region);
 	mm_region_done(&s->gate_region);
@@ -474,6 +484,7 @@ void mm_session_accept(struct mm_shell *shell, int fd, uint64_t conn)
 
 	if (!s) {
 		connection_close(shell, &fd, conn);
+		process_drop(shell, conn);
 		return;
 	}
 	s->state = MM_SESSION_HELLO;

@@ -142,10 +142,13 @@ static void keeper_message(struct mm_shell *shell, struct mm_kpacket *packet)
 static void packet_report_lost(struct mm_shell *shell, const struct mm_kpacket *packet)
 {
 	const struct mm_held_name conn = { .kind = MM_HELD_CONN, .id = packet->msg.id };
+	const struct mm_held_name pidfd = { .kind = MM_HELD_PIDFD, .id = packet->msg.id };
 
 	mm_log(MM_LOG_ERROR, "keeper.fds_lost", "op=%u", packet->msg.op);
-	if (packet->msg.op == MM_K_TENANT)
-		mm_held_drop(&shell->held, conn, true);
+	if (packet->msg.op != MM_K_TENANT)
+		return;
+	mm_held_drop(&shell->held, conn, true);
+	mm_held_drop(&shell->held, pidfd, false);
 }
 
 static void shell_on_keeper(struct mm_loop_source *source, uint32_t events)

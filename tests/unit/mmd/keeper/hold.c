@@ -14,7 +14,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -206,10 +208,63 @@ static void test_successors(void **state)
 	mm_fdtab_done(&k.hold.fds);
 }
 
+static pid_t sleeper_start(void)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
+static int pidfd_of(pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* core names whom keeper has seen connect, and has nobody else killed. */
+static void test_kills(void **state)
+{
+	const struct mm_held_name seen = { MM_HELD_PIDFD, 0, 1 }, other = { MM_HELD_PIDFD, 0, 2 };
+	const pid_t tenant = sleeper_start(), stranger = sleeper_start();
+	struct mm_kpacket packet = { .msg.op = MM_K_HOLD, .n_names = 2, .n_fds = 2 };
+	static struct keeper_end k;
+	int status;
+
+	(void)state;
+	k.closer.spared_fd = -1;
+	mm_hold_init(&k.hold, &k.closer);
+	assert_int_equal(mm_hold_put(&k.hold, seen, pidfd_of(tenant)), 0);
+	packet.name[0] = seen;
+	packet.name[1] = other;
+	packet.fd[0] = pidfd_of(stranger);
+	packet.fd[1] = pidfd_of(stranger);
+	mm_hold_on_hold(&k.hold, &packet);
+	mm_kpacket_done(&packet);
+	assert_int_equal(k.hold.fds.count, 1);
+	mm_hold_on_kill(&k.hold, 2);
+	mm_hold_on_kill(&k.hold, 1);
+	assert_int_equal(waitpid(tenant, &status, 0), tenant);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	mm_hold_on_kill(&k.hold, 1);
+	assert_int_equal(waitpid(stranger, &status, WNOHANG), 0);
+	kill(stranger, SIGKILL);
+	assert_int_equal(waitpid(stranger, &status, 0), stranger);
+	mm_fdtab_done(&k.hold.fds);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_successors),
+		cmocka_unit_test(test_kills),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
