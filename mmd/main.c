@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "mmd/common/rights.h"
 #include "mmd/config/config.h"
 #include "mmd/keeper/keeper.h"
 #include "mmd/keeper/relay.h"
@@ -67,6 +68,7 @@ static int role_run(const struct mm_config *config)
 	static char role[16];
 
 	signals_ignore();
+	mm_rights_init((enum mm_sandbox)config->sandbox);
 	switch (config->role) {
 	case MM_ROLE_CORE:
 		mm_log_init("core", level);

@@ -73,6 +73,7 @@ struct mm_config {
 	uint64_t numa_node;   /* for stores; or MM_NUMA_BY_DEVICE */
 	uint64_t hugepages;   /* enum mm_hugepages */
 	uint64_t discard_fds; /* 1: passed fds are discarded, not refused by the kernel */
+	uint64_t sandbox;     /* enum mm_sandbox */
 	uint64_t log_level;   /* enum mm_log_level */
 	uint64_t role;        /* 0 = keeper, else enum mm_role */
 };
@@ -118,5 +119,7 @@ uint64_t mm_config_stage_bytes(const struct mm_config *config);
 void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_config *ret_config);
 
 const char *mm_policy_name(enum mm_policy policy);
+/* The name of an enum mm_sandbox as --sandbox takes it. */
+const char *mm_sandbox_name(uint64_t sandbox);
 /* The value's name as --hugepages takes it. */
 const char *mm_hugepages_name(uint64_t hugepages);

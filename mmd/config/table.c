@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "libclient/support/driver.h"
+#include "mmd/common/filter.h"
 #include "mmd/common/host.h"
 #include "mmd/config/policies.h"
 #include "mmd/config/tune.h"
@@ -50,6 +51,12 @@ static const struct mm_opt_choice passed_choices[] = {
 	{ "refuse", 0, "the kernel does, where it can (Linux 6.16)" },
 	{ "discard", 1,
 	  "as on older kernels, the connection is ended, and closed by a process of its own" },
+	{ .name = NULL }
+};
+static const struct mm_opt_choice sandbox_choices[] = {
+	{ "on", MM_SANDBOX_ON, "a call that its role does not need ends it" },
+	{ "log", MM_SANDBOX_LOG, "it is made, and the kernel logs it" },
+	{ "off", MM_SANDBOX_OFF, "it is made; and core dumps and debuggers are possible" },
 	{ .name = NULL }
 };
 static const struct mm_opt_choice role_choices[] = { { "keeper", 0, NULL },
@@ -343,6 +350,14 @@ const struct mm_opt mm_config_options[] = {
 	  .choices = passed_choices,
 	  .preset = "refuse",
 	  .group = "Operation" },
+	{ .name = "sandbox",
+	  .value = "NAME",
+	  .help = "what happens when a process of mmd makes a system call that it does not "
+		  "need; to search for faults in mmd",
+	  .type = MM_OPT_CHOICE,
+	  CONFIG_AT(sandbox),
+	  .choices = sandbox_choices,
+	  .preset = "on" },
 	{ .name = "log-level",
 	  .value = "NAME",
 	  .help = "least severity that is logged",
@@ -408,6 +423,11 @@ static int table_fail(char *error, const char *fmt, ...)
 const char *mm_policy_name(enum mm_policy policy)
 {
 	return mm_opt_choice_name(config_policy_choices, policy);
+}
+
+const char *mm_sandbox_name(uint64_t sandbox)
+{
+	return mm_opt_choice_name(sandbox_choices, sandbox);
 }
 
 const char *mm_hugepages_name(uint64_t hugepages)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "mmd/common/pidfd.h"
+#include "mmd/common/rights.h"
 #include "mmd/keeper/children.h"
 #include "mmd/keeper/instance.h"
 #include "mmd/keeper/kcore.h"
@@ -318,6 +320,20 @@ static void keeper_done(struct mm_keeper *k)
 		mm_devlock_leave(&k->xfer[i].lock);
 }
 
+/*
+ * Keeps what it needs to kill tenants, and to start roles that become other users. As the other
+ * roles begin as root, each begins with all capabilities again. There is no filter: it would hold
+ * in the other roles, too.
+ */
+static int keeper_rights_drop(void)
+{
+	const uint64_t keep = UINT64_C(1) << CAP_KILL | UINT64_C(1) << CAP_SETUID |
+			      UINT64_C(1) << CAP_SETGID | UINT64_C(1) << CAP_SYS_RESOURCE;
+	int r = mm_rights_keep(keep);
+
+	return r < 0 ? r : mm_rights_hide();
+}
+
 static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char *error)
 {
 	int r;
@@ -357,6 +373,8 @@ static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char
 		r = mm_relay_init(&k->relay, config);
 		k->closer.spared_fd = k->relay.stderr_fd;
 	}
+	if (r == 0)
+		r = keeper_rights_drop();
 	if (r == 0)
 		r = mm_kcore_start(k);
 	if (r == 0)

@@ -11,6 +11,7 @@
 
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
+#include "mmd/common/rights.h"
 #include "mmd/keeper/spawn.h"
 
 #define PIPE_BYTES (1 << 18) /* room for some thousand lines */
@@ -98,6 +99,17 @@ static void bytes_write(const char *bytes, size_t n)
 	}
 }
 
+/* The filter has nothing but what all roles may do. */
+static int relay_rights_drop(void)
+{
+	static const struct mm_filter filter = { .threads = false };
+	const struct mm_rights_user user = { .uid = MM_UID_LOG };
+	struct mm_rights rights;
+	int r = mm_rights_leave_root(&user, &rights);
+
+	return r < 0 ? r : mm_rights_close(&filter);
+}
+
 int mm_relay_main(int fd)
 {
 	static char bytes[READ_BYTES];
@@ -111,6 +123,8 @@ int mm_relay_main(int fd)
 	if (dup2(fd + 1, STDERR_FILENO) < 0)
 		return 1;
 	close(fd + 1);
+	if (relay_rights_drop() < 0)
+		return 1;
 	while ((n = read(fd, bytes, sizeof(bytes))) > 0 || (n < 0 && errno == EINTR)) {
 		if (n > 0)
 			bytes_write(bytes, (size_t)n);

@@ -2,14 +2,12 @@
 /*
  * mm_sandbox - drops all rights that parsing untrusted files does not need
  *
- * Concept:   Closed once everything that needs rights is open: no new privileges, no core dump, no
- *            debugger, an unprivileged uid if the process is root, limits, and a seccomp allow-list
- *            without opening, sockets, processes or exec (other calls fail with EPERM). The network
- *            is out of reach: there is no socket(), and the ring is restricted to reads.
+ * Concept:   Closed once everything that needs rights is open: what mmd/common/rights.h does for
+ *            every role, and limits of memory. The allow-list has no opening, sockets, processes or
+ *            exec. The network is out of reach: there is no socket(), and the ring is restricted to
+ *            reads.
  * Threading: one thread, before any other is started.
- * Limits:    in sanitizer builds there is no seccomp filter and no memory limit: their run-times
- *            make system calls of their own and reserve terabytes. Uid and no-new-privileges apply
- *            there too.
+ * Limits:    in sanitizer builds there is no memory limit: their run-times reserve terabytes.
  */
 #pragma once
 

@@ -522,6 +522,16 @@ static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_
 	mm_json_put(to, "health", health_json(pool, stats));
 }
 
+static json_t *rights_json(const struct mm_shell *shell)
+{
+	json_t *json = json_object();
+
+	mm_json_put_text(json, "sandbox", mm_sandbox_name(shell->config->sandbox));
+	mm_json_put_u64(json, "core_uid", shell->rights.uid);
+	mm_json_put(json, "core_stays_root", json_boolean(shell->rights.stays_root));
+	return json;
+}
+
 static json_t *status_show(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
@@ -537,6 +547,7 @@ static json_t *status_show(void *context, const json_t *params, struct mm_rpc_er
 	mm_json_put_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
 	mm_json_put_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
 	mm_json_put(result, "controller", knobs_json(shell->config));
+	mm_json_put(result, "rights", rights_json(shell));
 	mm_json_put(result, "tenants", tenants_json(shell, only));
 	mm_json_put_u64(result, "host_store_bytes", mm_stores_host_bytes(shell));
 	mm_json_put_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);

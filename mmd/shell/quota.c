@@ -215,7 +215,7 @@ static uint64_t account_connections(const struct mm_shell *shell, uint64_t accou
 
 bool mm_quota_is_ours(const struct mm_session *s)
 {
-	return s->uid == geteuid();
+	return s->uid == s->shell->owner;
 }
 
 static bool account_is_limited(const struct mm_shell *shell, uint64_t account)
@@ -402,7 +402,7 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	quota_put_limit(json, "connections_max", limits ? limits->connections_max : MM_ACCOUNT_ANY);
 	mm_json_put_u64(json, "places", p.own);
 	quota_put_limit(json, "places_max",
-			account_is_limited(shell, a->account) || a->account == geteuid()
+			account_is_limited(shell, a->account) || a->account == shell->owner
 				? MM_ACCOUNT_ANY
 				: places_max(&p));
 	mm_json_put_u64(json, "host_bytes", account_host_bytes(shell, a->account));

@@ -11,6 +11,7 @@
 
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
+#include "mmd/shell/rights.h"
 
 #define FDS_FLYING_MAX       1024
 #define ITERATION_ROUNDS_MAX 16
@@ -263,6 +264,7 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 		.keeper_source = MM_LOOP_SOURCE_NULL,
 		.kept = MM_KEPT_NULL,
 		.started_ns = mm_now_ns(),
+		.owner = geteuid(),
 	};
 	mm_kchan_init(&shell->keeper, fd);
 	mm_held_init(&shell->held, &shell->keeper);
@@ -283,6 +285,9 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return -errno;
 	shell->fds_max = files.rlim_cur;
+	r = mm_shell_rights_drop(&shell->rights);
+	if (r < 0)
+		return r;
 	shell->fd_budget.max = (uint32_t)MM_MIN(shell->fds_max / 4, (uint64_t)FDS_FLYING_MAX);
 	r = mm_loop_init(&shell->loop);
 	if (r == 0)

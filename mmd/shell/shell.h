@@ -20,6 +20,7 @@
 #include "mmd/core/core.h"
 #include "mmd/common/kchan.h"
 #include "mmd/common/loop.h"
+#include "mmd/common/rights.h"
 #include "mmd/shell/groups.h"
 #include "mmd/shell/held.h"
 #include "mmd/shell/kept.h"
@@ -57,7 +58,9 @@ struct mm_shell {
 	uint64_t started_ns;
 	uint64_t sample_at_ns;
 	uint64_t fds_max; /* RLIMIT_NOFILE */
-	bool ready;       /* all pools are complete, tenants are accepted */
+	uid_t owner;      /* the user that mmd was started as */
+	struct mm_rights rights;
+	bool ready; /* all pools are complete, tenants are accepted */
 	bool stopping;
 	bool failed;    /* mmd ends, because it cannot go on */
 	bool gives_way; /* only this core cannot go on: it ends without hanging up anybody */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <seccomp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #include "libclient/base/base.h"
 #include "mmd/common/log.h"
 #include "mmd/common/proto.h"
+#include "mmd/common/rights.h"
 #include "mmd/spool/spool.h"
 
 #define SEAL_NS      (5 * MM_NS_PER_S) /* time for the load's exit to close its fds */
@@ -118,10 +120,38 @@ static int spool_open_again(struct spool *s)
 	return 0;
 }
 
+/*
+ * The directory may be root's, so it is root that makes the file; after that spool needs no rights.
+ * As the owner of the file it can take a lease on it.
+ */
+static int spool_rights_drop(struct spool *s)
+{
+	static const int calls[] = { SCMP_SYS(fallocate), SCMP_SYS(ftruncate), SCMP_SYS(fcntl),
+				     SCMP_SYS(fstatfs), SCMP_SYS(newfstatat) };
+	static const struct mm_filter filter = { .calls = calls,
+						 .n_calls = MM_ARRAY_SIZE(calls),
+						 .opens_files = true };
+	const struct mm_rights_user user = { .uid = MM_UID_SPOOL };
+	struct mm_rights rights = { 0 };
+	int r = 0;
+
+	if (geteuid() == 0 && fchown(s->write_fd, MM_UID_SPOOL, MM_UID_SPOOL) < 0)
+		mm_log(MM_LOG_DEBUG, "spool.root", "error=\"%s\"", strerror(errno));
+	else
+		r = mm_rights_leave_root(&user, &rights);
+	if (r == 0 && rights.stays_root)
+		mm_log(MM_LOG_DEBUG, "rights.root", "error=\"%s\"", strerror(rights.error));
+	if (r == 0)
+		r = mm_rights_close(&filter);
+	return r < 0 ? spool_refuse(s, r, "giving up rights: %s", strerror(-r)) : 0;
+}
+
 static int spool_make_file(struct spool *s, uint64_t bytes)
 {
 	int r = spool_open_file(s);
 
+	if (r == 0)
+		r = spool_rights_drop(s);
 	if (r == 0)
 		r = spool_check_file_system(s);
 	if (r == 0)

@@ -8,7 +8,8 @@
  *            allocating and the last close, which frees the blocks, may take as long as a disk
  *            takes, and core must not wait for a disk. When the load that wrote the file is gone,
  *            it proves that no process can write it any more: a read lease is granted only on a
- *            file that is not open for writing anywhere.
+ *            file that is not open for writing anywhere. Of root's rights it uses only that to
+ *            make the file, and gives them up then.
  * Threading: one thread.
  * Life:      ends when core closes the socket.
  */

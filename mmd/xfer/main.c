@@ -17,6 +17,7 @@
 #include "libclient/base/base.h"
 #include "mmd/common/log.h"
 #include "mmd/xfer/job.h"
+#include "mmd/xfer/rights.h"
 
 #define LARGE_DEVICE_BYTES (UINT64_C(24) << 30)
 /* TensorRT-LLM measured -0.4 %; -15 % at 2 MiB */
@@ -182,6 +183,8 @@ static int xfer_set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg 
 		r = mm_xlink_init(&x->link, &x->pool, &x->stores, chunk_bytes);
 	if (r == 0)
 		r = mm_xjobs_init(x);
+	if (r == 0)
+		r = mm_xrights_drop(&x->dev);
 	if (r < 0) {
 		snprintf(hello->text, text_bytes, "setting up the pool: %s", strerror(-r));
 		return r;

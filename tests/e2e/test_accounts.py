@@ -544,6 +544,7 @@ def unshare(*args):
 
 def test_a_tenant_in_a_namespace_below(start, serve, root, model_dirs):
     """mmd sees it: by its own pid, not by the one that it has for itself."""
+    (root / "gpu").chmod(0o777)  # what is xfer's has no owner in there
     d = start_with(start, [])
     requests = make_requests(root / "r", 2)
     want = plain_tokens(root, model_dirs[0], requests)

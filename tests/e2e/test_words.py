@@ -152,6 +152,7 @@ PLAN = ["mmctl", "--dir", "DIR", "plan", "set", "x"]
     (MMD, "--policy", ["recompute", "elastic", "remap", "swap", "naive", "naive-bounded"]),
     (MMD, "--on-timeout", ["kill", "quarantine"]),
     (MMD, "--hugepages", ["auto", "off", "2M", "1G"]),
+    (MMD, "--sandbox", ["on", "log", "off"]),
     (MMD, "--plan-change", ["partial", "full"]),
     (MMD, "--slots", ["auto", "1", "2"]),
     (MMD, "--log-level", ["error", "warn", "info", "debug"]),

@@ -12,6 +12,9 @@ import time
 from programs import BIN, check_report, last_line, limit, wait_until
 
 
+XFER_UID = 65521
+
+
 class RpcError(Exception):
     def __init__(self, error):
         super().__init__(error.get("message"))
@@ -70,8 +73,17 @@ def open_fds(pid):
     """How many a process has open; none when it has ended meanwhile."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # roles show nothing to a user who is not root
         return 0
+
+
+def give_to_xfer(gpu_dir):
+    """Root's mmd has an xfer that is a user of its own, if the device lets that user in."""
+    if os.geteuid() == 0 and not os.listdir(gpu_dir):
+        os.chown(gpu_dir.resolve(), XFER_UID, XFER_UID)
+        for folder in (gpu_dir.resolve().parent, gpu_dir.parent):
+            if folder.stat().st_mode & 0o777 == 0o700:
+                folder.chmod(0o711)
 
 
 class Daemon:
@@ -83,6 +95,7 @@ class Daemon:
         self.policy, self.pool, self.page, self.extra = policy, pool, page, list(extra)
         self.gpu_dir = gpu_dir = pathlib.Path(gpu_dir or self.root / "gpu")
         gpu_dir.mkdir(exist_ok=True)
+        give_to_xfer(gpu_dir)
         self.env = dict(os.environ, MM_SOFTGPU_DIR=str(gpu_dir), MM_SOFTGPU_GRANULARITY="4096",
                         MM_SOFTGPU_MEMORY=str(gpu_memory or 1 << 30),
                         MM_SOFTGPU_DEVICES=str(devices))

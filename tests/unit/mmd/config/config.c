@@ -96,6 +96,7 @@ static const struct {
 	{ { "--policy", "greedy" }, "greedy" },
 	{ { "--log-level", "loud" }, "loud" },
 	{ { "--passed-fds", "take" }, "take" },
+	{ { "--sandbox", "none" }, "none" },
 	{ { "--idle-timeout", "-1" }, "--idle-timeout" },
 	{ { "--swap-max", "much" }, "--swap-max" },
 	{ { "--controller", "" }, "--controller" },
