@@ -48,13 +48,26 @@ int mm_xdev_optional(const struct mm_xdev *dev, const char *what, CUresult resul
 	return mm_gpu_errno(result);
 }
 
-int mm_xdev_event(const struct mm_xdev *dev, CUevent event)
+void mm_xdev_settle(const struct mm_xdev *dev, CUstream stream)
+{
+	CUresult result = dev->gpu.cuStreamSynchronize(stream);
+
+	if (mm_xdev_result(dev, "cuStreamSynchronize", result) == 0)
+		return;
+	mm_log(MM_LOG_ERROR, "xfer.device_lost", "call=cuStreamSynchronize result=%s",
+	       mm_gpu_strerror(&dev->gpu, result));
+	_exit(1);
+}
+
+bool mm_xdev_has_happened(const struct mm_xdev *dev, CUevent event, CUstream stream)
 {
 	CUresult result = dev->gpu.cuEventQuery(event);
 
 	if (result == CUDA_ERROR_NOT_READY)
-		return -EBUSY;
-	return mm_xdev_result(dev, "cuEventQuery", result);
+		return false;
+	if (mm_xdev_result(dev, "cuEventQuery", result) < 0)
+		mm_xdev_settle(dev, stream);
+	return true;
 }
 
 /* For failures while opening: the sentence goes to core, not to the log. */

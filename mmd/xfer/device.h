@@ -71,5 +71,12 @@ int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result)
  */
 int mm_xdev_optional(const struct mm_xdev *dev, const char *what, CUresult result);
 
-/* 0 when @event has completed, -EBUSY while it has not; else a failure. */
-int mm_xdev_event(const struct mm_xdev *dev, CUevent event);
+/*
+ * Waits until all that was put into @stream is over, where no event tells it: what is still on its
+ * way would reach pages and buffers that others have by then. Does not return if the driver cannot
+ * say it either: this xfer's context ends what is under way, and a new xfer begins.
+ */
+void mm_xdev_settle(const struct mm_xdev *dev, CUstream stream);
+
+/* Return: whether @event, which was recorded in @stream, has completed. */
+bool mm_xdev_has_happened(const struct mm_xdev *dev, CUevent event, CUstream stream);

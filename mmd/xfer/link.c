@@ -209,18 +209,16 @@ static void link_advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 	 */
 	r = mm_xdev_result(dev, "cuEventRecord", dev->gpu.cuEventRecord(chunk->done, dev->copy));
 	mm_xpace_act(&dev->pace, 0);
+	transfer->flow->served_bytes += MM_MAX(chunk->bytes / transfer->flow->weight, 1);
 	if (r < 0) {
-		transfer->result = r;
-		(void)dev->gpu.cuStreamSynchronize(dev->copy);
+		mm_xdev_settle(dev, dev->copy);
 		chunk_free_buffer(link, chunk);
-		transfer_unqueue(link, transfer);
 		link_settle(transfer);
 		return;
 	}
 	transfer->in_flight++;
 	link->tail++;
 	link->in_flight_bytes += chunk->bytes;
-	transfer->flow->served_bytes += MM_MAX(chunk->bytes / transfer->flow->weight, 1);
 }
 
 /*
@@ -261,13 +259,11 @@ static bool link_reap(struct mm_xlink *link)
 	while (link->head != link->tail) {
 		struct mm_xchunk *chunk = &link->chunk[link->head % MM_XLINK_CHUNKS];
 		struct mm_xtransfer *transfer = chunk->transfer;
-		int r = mm_xdev_event(link->pool->dev, chunk->done);
+		struct mm_xdev *dev = link->pool->dev;
 
-		if (r == -EBUSY)
+		if (!mm_xdev_has_happened(dev, chunk->done, dev->copy))
 			break;
-		if (r < 0 && !transfer->result)
-			transfer->result = r;
-		transfer->landed_ns = mm_xpace_happened(&link->pool->dev->pace, chunk->done);
+		transfer->landed_ns = mm_xpace_happened(&dev->pace, chunk->done);
 		link->head++;
 		link->in_flight_bytes -= chunk->bytes;
 		transfer->in_flight--;

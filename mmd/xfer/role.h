@@ -39,7 +39,6 @@ enum mm_xjob_state {
 struct mm_xscrub {
 	CUevent event;
 	uint32_t jobs; /* jobs of the batch that have not ended; 0: the batch is free */
-	int result;
 	bool recorded; /* the event has been recorded on the stream */
 };
 

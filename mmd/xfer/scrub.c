@@ -96,7 +96,6 @@ int mm_xscrub_add(struct mm_xfer *x, struct mm_xjob *job, uint32_t page)
 		s->open = batch_find_free(x);
 		if (!s->open)
 			return -EAGAIN;
-		s->open->result = 0;
 		s->open->recorded = false;
 	}
 	if (!scrub_run_extend(s, page)) {
@@ -121,26 +120,19 @@ void mm_xscrub_flush(struct mm_xfer *x)
 	r = mm_xdev_result(&x->dev, "cuEventRecord",
 			   x->dev.gpu.cuEventRecord(batch->event, x->dev.scrub));
 	batch->recorded = r == 0;
-	if (r == 0)
-		return;
-	/* The fills must be over before their jobs end. */
-	(void)x->dev.gpu.cuStreamSynchronize(x->dev.scrub);
-	batch->result = r;
+	/* Without an event the fills are waited for here; they have not failed. */
+	if (r < 0)
+		mm_xdev_settle(&x->dev, x->dev.scrub);
 }
 
 void mm_xscrub_poll(struct mm_xfer *x)
 {
 	for (size_t i = 0; i < MM_XSCRUB_MAX; i++) {
 		struct mm_xscrub *batch = &x->scrubs.batch[i];
-		int r;
 
-		if (!batch->jobs || !batch->recorded)
-			continue;
-		r = mm_xdev_event(&x->dev, batch->event);
-		if (r == -EBUSY)
-			continue;
-		batch->recorded = false;
-		batch->result = r;
+		if (batch->jobs && batch->recorded &&
+		    mm_xdev_has_happened(&x->dev, batch->event, x->dev.scrub))
+			batch->recorded = false;
 	}
 }
 
@@ -150,7 +142,7 @@ bool mm_xscrub_ended(struct mm_xfer *x, struct mm_xjob *job, int *ret_result)
 
 	if (batch == x->scrubs.open || batch->recorded)
 		return false;
-	*ret_result = job->result ? job->result : batch->result;
+	*ret_result = job->result;
 	batch->jobs--;
 	job->scrub = NULL;
 	return true;
