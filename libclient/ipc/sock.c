@@ -20,6 +20,8 @@
 #define SO_PASSRIGHTS 83
 #endif
 
+#define DOORBELL_TRIES 8
+
 union control {
 	struct cmsghdr align;
 	char bytes[CMSG_SPACE(sizeof(int) * MM_SOCK_FDS_MAX)];
@@ -373,8 +375,11 @@ int mm_sock_drain(int fd)
 int mm_sock_doorbell(int fd)
 {
 	const char byte = 0;
-	int r = sock_send_message(fd, &byte, sizeof(byte), NULL, 0);
+	int r = -ENOBUFS;
 
+	/* Whoever rings does not come back to it: what the kernel lacks, it may have at once. */
+	for (int i = 0; i < DOORBELL_TRIES && (r == -ENOBUFS || r == -ENOMEM); i++)
+		r = sock_send_message(fd, &byte, sizeof(byte), NULL, 0);
 	/*
 	 * A full queue wakes the peer as well. There is no fault point here: the doorbell would be
 	 * lost.
