@@ -116,6 +116,8 @@ static int file_try(struct mm_devlock *lock, int folder_fd, char *err, size_t er
 	if (fd < 0)
 		return lock_failed(err, err_bytes, MM_DEVLOCK_DIR);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return lock_failed(err, err_bytes, MM_DEVLOCK_DIR);
 		holder_read(fd, holder, sizeof(holder));
 		return lock_busy(lock, holder, err, err_bytes);
 	}

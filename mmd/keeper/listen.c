@@ -69,6 +69,8 @@ static int place_lock_take(struct mm_place *place, char *error)
 	if (place->lock_fd < 0)
 		return place_fail(error, -errno, path, "cannot open the lock");
 	if (flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return place_fail(error, -errno, path, "cannot lock");
 		n = pread(place->lock_fd, pid, sizeof(pid) - 1, 0);
 		pid[n < 0 ? 0 : n] = 0;
 		pid[strcspn(pid, "\n")] = 0;
