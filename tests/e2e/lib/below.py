@@ -29,8 +29,17 @@ class Site:
     def __init__(self, role, key, calls, name):
         self.role, self.key, self.calls, self.name = role, key, calls, name
 
+    @property
+    def is_driver(self):
+        return self.key >> 8 & 0xff == 0xff
+
+    @property
+    def is_ours(self):
+        """Called by the program, not by a library of others within itself, which may not survive its failure."""
+        return self.is_driver or not self.key >> 8 & 0xff
+
     def __str__(self):
-        where = "driver" if self.key >> 8 & 0xff == 0xff else f"object {self.key >> 8 & 0xff}+{self.key >> 16:#x}"
+        where = "driver" if self.is_driver else f"object {self.key >> 8 & 0xff}+{self.key >> 16:#x}"
         return f"{self.role}: {self.name} at {where}"
 
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -247,11 +248,15 @@ static void signal_self(int signal)
 	call(SYS_tgkill, pid, call(SYS_gettid, 0, 0, 0, 0, 0, 0), signal, 0, 0, 0);
 }
 
-static long call_fail(enum below_call call)
+static long call_fail(enum below_call call, long b)
 {
 	const struct call_row *row = &call_table[call];
 	int error = orders->value ? orders->value : row->error;
 
+	/* Only descriptors can be too many on their way. */
+	if (call == CALL_sendmsg && error == ETOOMANYREFS &&
+	    !((const struct msghdr *)b)->msg_controllen)
+		error = ENOBUFS;
 	if (row->failure == ERROR_NUMBER)
 		return error;
 	if (row->failure == NEGATIVE)
@@ -288,7 +293,7 @@ static long call_make(enum below_call call, uintptr_t caller, ARGUMENTS)
 	}
 	if (call_table[call].failure == DONE_ANYWAY)
 		(void)real(a, b, c, d, e, f, g);
-	return call_fail(call);
+	return call_fail(call, b);
 }
 
 #define BELOW_DEFINE(symbol, failure, error, class)                                   \
