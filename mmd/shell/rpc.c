@@ -154,11 +154,14 @@ static int reply_print(const json_t *reply, char **ret_line)
 int mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line, size_t bytes,
 		char **ret_reply)
 {
+	json_error_t where;
 	mm_cleanup(mm_json_done) json_t *request =
-		json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+		json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
 	mm_cleanup(mm_json_done) json_t *reply = NULL;
 	int r = 0;
 
+	if (!request && json_error_code(&where) == json_error_out_of_memory)
+		return -ENOMEM;
 	if (!request) {
 		reply = request_refuse(NULL, MM_RPC_PARSE, "not JSON");
 		r = reply ? 0 : -ENOMEM;
