@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "libclient/support/fault.h"
+#include "mmd/common/uring.h"
 #include "mmd/load/extent.h"
 
 #define BUFFERS_BYTES (MM_READER_BLOCKS * MM_READER_BLOCK_BYTES)
@@ -31,25 +31,6 @@ struct file_read {
 
 /* ---- ring ---- */
 
-/* liburing 2.2 and 2.3 declare functions for these two operations, but do not export them. */
-static int ring_register(const struct io_uring *ring, unsigned int opcode, const void *arg,
-			 unsigned int n)
-{
-	return syscall(SYS_io_uring_register, ring->ring_fd, opcode, arg, n) < 0 ? -errno : 0;
-}
-
-/* Restricts the ring to reads, also for code that an attacker runs in this process. */
-static int ring_restrict(const struct io_uring *ring)
-{
-	struct io_uring_restriction only[] = {
-		{ .opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ },
-		{ .opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ_FIXED },
-	};
-	int r = ring_register(ring, IORING_REGISTER_RESTRICTIONS, only, MM_ARRAY_SIZE(only));
-
-	return r < 0 ? r : ring_register(ring, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
-}
-
 static bool ring_make(struct mm_reader *reader)
 {
 	struct iovec iov[MM_READER_BLOCKS];
@@ -65,7 +46,7 @@ static bool ring_make(struct mm_reader *reader)
 	 * RLIMIT_MEMLOCK may forbid pinning the buffers; the kernel then pins them for each read.
 	 */
 	reader->registered = io_uring_register_buffers(&reader->ring, iov, MM_READER_BLOCKS) == 0;
-	if (ring_restrict(&reader->ring) == 0)
+	if (mm_uring_restrict(reader->ring.ring_fd, false) == 0)
 		return true;
 	io_uring_queue_exit(&reader->ring);
 	return false;

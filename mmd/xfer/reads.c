@@ -9,6 +9,8 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/fault.h"
+#include "mmd/common/log.h"
+#include "mmd/common/uring.h"
 
 /* ---- the helper ---- */
 
@@ -75,20 +77,45 @@ static void helper_stop(struct mm_xreads *reads)
 
 /* ---- ring or helper ---- */
 
-int mm_xreads_init(struct mm_xreads *reads, const struct iovec *buffers, unsigned int n)
+/* Makes the ring. A restricted one can only read, whatever code runs in this process later. */
+static int reads_ring_make(struct mm_xreads *reads, const struct iovec *buffers, unsigned int n,
+			   bool restricted)
 {
-	reads->event_fd = -1;
-	if (mm_fault("xfer.reads"))
-		return -ENOMEM;
-	if (mm_fault("xfer.ring") || io_uring_queue_init(MM_XREADS_MAX, &reads->ring, 0) < 0)
-		return helper_start(reads);
+	struct io_uring *ring = &reads->ring;
+	int r = io_uring_queue_init(MM_XREADS_MAX, ring, restricted ? IORING_SETUP_R_DISABLED : 0);
+
+	if (r < 0)
+		return r;
 	/*
 	 * RLIMIT_MEMLOCK may forbid pinning the buffers; the kernel then pins them for each read.
 	 */
-	reads->fixed_buffers = io_uring_register_buffers(&reads->ring, buffers, n) == 0;
-	reads->fixed_files = io_uring_register_files_sparse(&reads->ring, MM_XREADS_FILES) == 0;
-	reads->way = MM_XREADS_RING;
-	return 0;
+	reads->fixed_buffers = io_uring_register_buffers(ring, buffers, n) == 0;
+	reads->fixed_files = io_uring_register_files_sparse(ring, MM_XREADS_FILES) == 0;
+	r = restricted ? mm_uring_restrict(ring->ring_fd, reads->fixed_files) : 0;
+	if (r < 0)
+		io_uring_queue_exit(ring);
+	else
+		reads->way = MM_XREADS_RING;
+	return r;
+}
+
+int mm_xreads_init(struct mm_xreads *reads, const struct iovec *buffers, unsigned int n)
+{
+	int r;
+
+	reads->event_fd = -1;
+	if (mm_fault("xfer.reads"))
+		return -ENOMEM;
+	if (mm_fault("xfer.ring"))
+		return helper_start(reads);
+	r = reads_ring_make(reads, buffers, n, true);
+	if (r < 0) {
+		r = reads_ring_make(reads, buffers, n, false);
+		if (r == 0)
+			mm_log(MM_LOG_INFO, "xfer.ring_open",
+			       "reason=\"the kernel restricts no ring to reads\"");
+	}
+	return r < 0 ? helper_start(reads) : 0;
 }
 
 void mm_xreads_done(struct mm_xreads *reads)
