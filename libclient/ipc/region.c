@@ -22,16 +22,22 @@ static int region_map(struct mm_region *region, size_t size_bytes, int prot)
 	return 0;
 }
 
+static int file_open_again(int fd, int flags)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = open(path, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 /* Replaces the region's fd by one that is open for reading only. */
 static int region_make_readonly(struct mm_region *region)
 {
-	char path[40];
-	int fd;
+	int fd = file_open_again(region->fd, O_RDONLY);
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", region->fd);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	close(region->fd);
 	region->fd = fd;
 	return 0;
@@ -63,6 +69,34 @@ int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *na
 	if (r)
 		return r;
 
+	*ret_region = region;
+	region = MM_REGION_NULL;
+	return 0;
+}
+
+int mm_region_again(int fd, size_t size_bytes, struct mm_region *ret_region)
+{
+	mm_cleanup(mm_region_done) struct mm_region region = { .fd = fd };
+	mm_cleanup(mm_region_done) struct mm_region writable = MM_REGION_NULL;
+	struct stat st;
+	int r;
+
+	if (mm_fault("region.again"))
+		return -ENOMEM;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size != size_bytes)
+		return -EPROTO;
+	r = file_open_again(fd, O_RDWR);
+	if (r < 0)
+		return r;
+	writable.fd = r;
+	r = region_map(&writable, size_bytes, PROT_READ | PROT_WRITE);
+	if (r)
+		return r;
+	region.base = writable.base;
+	region.size_bytes = size_bytes;
+	writable.base = NULL;
 	*ret_region = region;
 	region = MM_REGION_NULL;
 	return 0;

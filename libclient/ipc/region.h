@@ -44,6 +44,16 @@ enum mm_region_kind {
 int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *name,
 		     struct mm_region *ret_region);
 
+/**
+ * mm_region_again() - map a region that a predecessor created, to write it
+ * @fd:         as the predecessor had it, also that of a MM_REGION_READONLY; taken over in any case
+ * @size_bytes: as it was created
+ * @ret_region: written only on success; undo with mm_region_done()
+ *
+ * Return: 0; -EPROTO it is not such a region; -EACCES it is another user's; other negative errno.
+ */
+int mm_region_again(int fd, size_t size_bytes, struct mm_region *ret_region);
+
 struct stat;
 
 /* Bytes of a file to be mapped for @bytes: whole huge pages, if the file is made of those. */

@@ -331,11 +331,9 @@ bool mm_sock_retries_later(int error)
 	return error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM;
 }
 
-/* Looks at the next message. Return: 0; -EPERM it has fds; -EAGAIN; -ECONNRESET. */
-static int sock_peek(int fd)
+int mm_sock_peek(int fd, void *buf, size_t cap, size_t *ret_len)
 {
-	char byte;
-	struct iovec iov = { .iov_base = &byte, .iov_len = sizeof(byte) };
+	struct iovec iov = { .iov_base = buf, .iov_len = cap };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t n = sock_read(fd, &msg, MSG_PEEK);
 
@@ -347,14 +345,17 @@ static int sock_peek(int fd)
 	 */
 	if (msg.msg_flags & MSG_CTRUNC)
 		return -EPERM;
-	return n == 0 ? -ECONNRESET : 0;
+	if (n == 0)
+		return -ECONNRESET;
+	*ret_len = (size_t)n;
+	return msg.msg_flags & MSG_TRUNC ? -EMSGSIZE : 0;
 }
 
 int mm_sock_recv_clean(int fd, void *buf, size_t cap, size_t *ret_len)
 {
-	int r = sock_peek(fd);
+	int r = mm_sock_peek(fd, buf, cap, ret_len);
 
-	return r ? r : mm_sock_recv_nofds(fd, buf, cap, ret_len);
+	return r && r != -EMSGSIZE ? r : mm_sock_recv_nofds(fd, buf, cap, ret_len);
 }
 
 int mm_sock_drain(int fd)

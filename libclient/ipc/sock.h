@@ -134,6 +134,16 @@ int mm_sock_recv_nofds(int fd, void *buf, size_t cap, size_t *ret_len);
 int mm_sock_recv_clean(int fd, void *buf, size_t cap, size_t *ret_len);
 
 /**
+ * mm_sock_peek() - read the next message and leave it in the queue
+ * @fd:      no other thread or process may receive from it meanwhile
+ * @buf:     @cap bytes
+ * @ret_len: bytes of the message
+ *
+ * Return: as mm_sock_recv_clean().
+ */
+int mm_sock_peek(int fd, void *buf, size_t cap, size_t *ret_len);
+
+/**
  * mm_sock_drain() - end a connection, and check whether closing the socket would close passed fds
  * @fd: no other thread or process may receive from it meanwhile
  *

@@ -6,6 +6,7 @@
 
 #include "libclient/protocol/xplan.h"
 #include "libclient/support/clock.h"
+#include "mmd/shell/session_out.h"
 #include "mmd/shell/shell.h"
 
 /* Serials of items that are put for an action: one for each item. */
@@ -174,10 +175,11 @@ static void actions_perform(struct mm_pool *pool)
 	pool->shell->serial = serial;
 }
 
-/* The request is taken from its ring when it cannot be lost any more. */
-static void source_take(struct mm_shell *shell, const struct mm_event_source *source)
+/* The request is taken from its ring when it cannot be lost any more. A hello is in none. */
+static void source_take(struct mm_shell *shell, const struct mm_event *event,
+			const struct mm_event_source *source)
 {
-	if (source && source->place)
+	if (source && source->place && event->kind != MM_EVENT_JOIN)
 		mm_ring_drop(&shell->session[source->place - 1].requests);
 }
 
@@ -186,7 +188,7 @@ void mm_pool_event(struct mm_pool *pool, const struct mm_event *event,
 {
 	struct mm_event_result result;
 
-	source_take(pool->shell, source);
+	source_take(pool->shell, event, source);
 	mm_core_event(pool->core, event, &result);
 	actions_perform(pool);
 	if (ret_result)

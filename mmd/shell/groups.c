@@ -11,6 +11,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/support/json.h"
 #include "mmd/shell/actions.h"
+#include "mmd/shell/session_out.h"
 #include "mmd/shell/shell.h"
 
 struct mm_shell_group {

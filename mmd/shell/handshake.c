@@ -15,6 +15,8 @@
 #include "libclient/protocol/xplan.h"
 #include "mmd/common/pidfd.h"
 #include "mmd/shell/check.h"
+#include "mmd/shell/session_kept.h"
+#include "mmd/shell/session_out.h"
 #include "mmd/shell/shell.h"
 
 #define NO_ROOM "mmd is out of memory or file descriptors; try again later"
@@ -102,33 +104,7 @@ static int regions_create(struct mm_session *s)
 	return 0;
 }
 
-static bool session_owns_page(const void *session, uint32_t page)
-{
-	const struct mm_session *s = session;
-	uint32_t owner;
-
-	mm_core_page(s->pool->core, page, &owner);
-	return owner == s->tenant;
-}
-
-static void session_init_rings(struct mm_session *s)
-{
-	struct mm_tenant_region *theirs = s->tenant_region.base;
-	struct mm_mmd_region *ours = s->mmd_region.base;
-	uint32_t place = (uint32_t)(s - s->shell->session);
-
-	ours->state.generation = s->shell->kept.front->head.generation;
-	mm_session_beat(s, mm_now_ns());
-	mm_ring_init(&s->requests, theirs->sq, MM_SQ_SLOTS, &ours->sq_head, &theirs->sq_tail);
-	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
-	mm_ring_keep(&s->requests, &s->kept->sq_head);
-	mm_outbox_init(&s->outbox, mm_kept_outbox(&s->shell->kept, place), s->fd, &s->events,
-		       ours->map, s->pool->worker.page_fd, &s->shell->fd_budget);
-	s->outbox.owns_page = session_owns_page;
-	s->outbox.owner = s;
-}
-
-static int welcome_send(struct mm_session *s)
+int mm_handshake_welcome(struct mm_session *s)
 {
 	int fds[] = { s->tenant_region.fd, s->mmd_region.fd, s->gate_region.fd };
 	struct mm_welcome w;
@@ -142,6 +118,8 @@ static int welcome_send(struct mm_session *s)
 	/* Our mappings stay valid; these two fds would only count against our limit. */
 	mm_close_fd(&s->tenant_region.fd);
 	mm_close_fd(&s->mmd_region.fd);
+	if (r == 0)
+		mm_kept_publish(&s->kept->welcomed, 1u);
 	return r;
 }
 
@@ -162,14 +140,15 @@ static int session_join(struct mm_session *s, const struct mm_hello *hello)
 			  .features = (hello->features | hello->features_required) &
 				      features_answered(s) },
 	};
+	const struct mm_event_source source = mm_session_source(s);
 	struct mm_event_result result;
 
 	s->features = event.join.features;
 	memcpy(s->name, hello->name, sizeof(s->name));
 	mm_session_note(s);
-	session_init_rings(s);
+	mm_session_init_rings(s, false);
 	/* It leaves no actions, which would not find the session yet. */
-	mm_pool_event(s->pool, &event, NULL, &result);
+	mm_pool_event(s->pool, &event, &source, &result);
 	if (result.r != 0)
 		return -EUSERS;
 	s->tenant = result.tenant;
@@ -257,6 +236,15 @@ static void welcome_failed(struct mm_session *s, int error)
 	(void)shutdown(s->fd, SHUT_WR);
 }
 
+/* Takes the hello, which was only read so far, out of the queue. */
+static int hello_drop(const struct mm_session *s)
+{
+	unsigned char bytes[MM_GREETING_BYTES_MAX];
+	size_t len;
+
+	return mm_session_recv(s, bytes, sizeof(bytes), &len);
+}
+
 static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 {
 	int r;
@@ -275,16 +263,30 @@ static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 	r = regions_create(s);
 	if (r == 0 && getrandom(s->token, sizeof(s->token), 0) != sizeof(s->token))
 		r = -EIO;
+	if (r == 0)
+		r = mm_session_hold(s);
 	if (r < 0)
 		return hello_refuse(s, r, NO_ROOM);
 	r = session_join(s, hello);
 	if (r < 0)
 		return hello_refuse(
 			s, r, "as many tenants or accounts as this mmd can have are connected");
-	r = welcome_send(s);
+	r = hello_drop(s) ? -ECONNRESET : mm_handshake_welcome(s);
 	if (r < 0)
 		welcome_failed(s, r);
 	return r;
+}
+
+int mm_handshake_resume(struct mm_session *s)
+{
+	unsigned char byte[2];
+	size_t len = 0;
+	int r = mm_sock_peek(s->fd, byte, sizeof(byte), &len);
+
+	/* A doorbell is one byte. */
+	if ((r == 0 || r == -EMSGSIZE) && len > 1)
+		(void)hello_drop(s);
+	return mm_handshake_welcome(s);
 }
 
 int mm_handshake(struct mm_session *s)
@@ -293,7 +295,7 @@ int mm_handshake(struct mm_session *s)
 	char reason[MM_REASON_BYTES];
 	struct mm_hello hello;
 	size_t len;
-	int r = mm_session_recv(s, bytes, sizeof(bytes), &len);
+	int r = mm_sock_peek(s->fd, bytes, sizeof(bytes), &len);
 
 	if (r == -EAGAIN)
 		return r;

@@ -2,9 +2,10 @@
 /*
  * handshake - identity of a peer, and the terms on which it becomes a tenant
  *
- * Concept:   The kernel names the peer (credentials, pidfd); its hello states what it supports. A
- *            refusal is sent only after the hello was read: closing a socket with unread bytes
- *            would throw the reason away.
+ * Concept:   The kernel names the peer (credentials, pidfd); its hello states what it supports. It
+ *            stays in the socket's queue until the session is open, also in the book (kept.h): if
+ *            core dies before, its successor reads it again. A socket is closed only after its
+ *            queue was emptied, since unread bytes would throw the reason of a refusal away.
  * Threading: core's thread.
  */
 #pragma once
@@ -27,3 +28,15 @@ int mm_handshake_peer(struct mm_session *session);
  * refusal was sent if the hello could be read.
  */
 int mm_handshake(struct mm_session *session);
+
+/*
+ * Sends the welcome to a session that is open, and drops its regions' descriptors that only the
+ * tenant needs. Return: as mm_sock_send().
+ */
+int mm_handshake_welcome(struct mm_session *session);
+
+/*
+ * Finishes the handshake of a session that a core has left open: drops the hello if it is still
+ * there, and sends the welcome, perhaps again. Return: as mm_sock_send().
+ */
+int mm_handshake_resume(struct mm_session *session);

@@ -8,8 +8,11 @@
 
 #include "libclient/ipc/sock.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/support/fault.h"
 #include "mmd/common/log.h"
+
+#define SYNC_NS (5 * MM_NS_PER_S)
 
 void mm_held_init(struct mm_held *held, struct mm_kchan *chan)
 {
@@ -96,6 +99,20 @@ bool mm_held_is_dropped(const struct mm_held *held, uint64_t serial)
 bool mm_held_is_waiting(const struct mm_held *held)
 {
 	return held->failed || held->batch.msg.op || mm_kchan_is_waiting(held->chan);
+}
+
+bool mm_held_sync(struct mm_held *held)
+{
+	const uint64_t until_ns = mm_now_ns() + SYNC_NS;
+
+	mm_held_flush(held);
+	while (mm_kchan_is_waiting(held->chan) && !held->failed && mm_now_ns() < until_ns) {
+		if (mm_kchan_flush(held->chan) < 0)
+			held_fail(held, -ECONNRESET);
+		else if (mm_kchan_is_waiting(held->chan))
+			poll(&(struct pollfd){ .fd = held->chan->fd, .events = POLLOUT }, 1, 1);
+	}
+	return !mm_held_is_waiting(held);
 }
 
 void mm_held_on_dropped(struct mm_held *held, const struct mm_kmsg *msg)

@@ -79,6 +79,12 @@ void mm_held_flush(struct mm_held *held);
 /* Whether a put or a drop has not left yet, or never will. */
 bool mm_held_is_waiting(const struct mm_held *held);
 
+/*
+ * Sends what is collected and waits until it has left: keeper reads at any time, and waits for
+ * nobody. Return: whether it has; else nothing that depends on it may be recorded.
+ */
+bool mm_held_sync(struct mm_held *held);
+
 /* keeper's MM_K_DROPPED. */
 void mm_held_on_dropped(struct mm_held *held, const struct mm_kmsg *msg);
 

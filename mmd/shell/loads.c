@@ -12,6 +12,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/support/size.h"
+#include "mmd/shell/session_out.h"
 #include "mmd/shell/shell.h"
 
 #define MESSAGES_PER_WAKEUP 16

@@ -13,15 +13,13 @@
 #include "mmd/shell/check.h"
 #include "mmd/shell/handshake.h"
 #include "mmd/shell/peer.h"
+#include "mmd/shell/session_kept.h"
+#include "mmd/shell/session_out.h"
 #include "mmd/shell/shell.h"
 #include "mmd/shell/swap.h"
 
 #define DOORBELLS_PER_WAKEUP   64
 #define REQUESTS_PER_ITERATION 64
-
-/* Serials of items that are put for a request differ from those of actions (actions.c). */
-#define SERIAL_OF_REQUEST (UINT64_C(1) << 63)
-#define SERIAL_SHIFT      8
 
 static void session_clear(struct mm_shell *shell, struct mm_session *s)
 {
@@ -115,6 +113,9 @@ static void session_free(struct mm_session *s)
 	mm_load_leave(s);
 	mm_loop_del(&s->shell->loop, &s->pid_source);
 	mm_close_fd(&s->pidfd);
+	/* The book comes first: a successor drops what keeper holds of a session that is gone. */
+	mm_kept_publish(&s->kept->state, MM_SESSION_FREE);
+	mm_session_unhold(s);
 	process_drop(s->shell, s->conn);
 	mm_region_done(&s->tenant_region);
 	mm_region_done(&s->mmd_region);
@@ -166,29 +167,6 @@ struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_poo
 	return many == 1 ? found : NULL;
 }
 
-void mm_session_note(struct mm_session *s)
-{
-	struct mm_session_kept *kept = s->kept;
-
-	memset(kept, 0, sizeof(*kept));
-	kept->pool = s->pool->index;
-	kept->pid = s->pid;
-	kept->uid = s->uid;
-	kept->gid = s->gid;
-	kept->account = s->account;
-	kept->features = s->features;
-	memcpy(kept->name, s->name, sizeof(kept->name));
-	memcpy(kept->token, s->token, sizeof(kept->token));
-	mm_kept_publish(&kept->state, MM_SESSION_JOINING);
-}
-
-void mm_session_set_state(struct mm_session *s, enum mm_session_state state)
-{
-	s->state = state;
-	s->kept->tenant = s->tenant;
-	mm_kept_publish(&s->kept->state, state);
-}
-
 void mm_session_end(struct mm_session *s, const char *reason)
 {
 	if (s->fd < 0 || s->ending)
@@ -213,69 +191,7 @@ void mm_sessions_end(struct mm_pool *pool, const char *reason)
 	}
 }
 
-/* ---- to the tenant ---- */
-
-/*
- * The serial of the next item for this tenant, 0 if it needs none. False: the item is there
- * already.
- */
-static bool session_item_begin(const struct mm_session *s, uint64_t *ret_serial)
-{
-	struct mm_shell *shell = s->shell;
-
-	*ret_serial = shell->serial ? shell->serial++ : 0;
-	return !shell->repeats || !mm_outbox_has(&s->outbox, *ret_serial);
-}
-
-static void session_end_if_behind(struct mm_session *s, int r)
-{
-	if (r < 0)
-		mm_session_end(s, "it takes too little of what is sent to it");
-}
-
-void mm_session_page(struct mm_session *s, uint32_t page, uint64_t epoch)
-{
-	uint64_t serial;
-
-	if (session_item_begin(s, &serial))
-		session_end_if_behind(s, mm_outbox_put_page(&s->outbox, page, epoch, serial));
-}
-
-void mm_session_map(struct mm_session *s, uint32_t entry, uint32_t value)
-{
-	uint64_t serial;
-
-	if (session_item_begin(s, &serial))
-		session_end_if_behind(s, mm_outbox_put_map(&s->outbox, entry, value, serial));
-}
-
-void mm_session_fd(struct mm_session *s, enum mm_fd_kind kind, int fd)
-{
-	uint64_t serial;
-
-	if (session_item_begin(s, &serial))
-		session_end_if_behind(s, mm_outbox_put_fd(&s->outbox, kind, fd, serial));
-	else
-		mm_close_fd(&fd);
-}
-
-void mm_session_event(struct mm_session *s, const struct mm_msg *msg)
-{
-	uint64_t serial;
-
-	if (s->state == MM_SESSION_OPEN && session_item_begin(s, &serial) &&
-	    mm_outbox_put_event(&s->outbox, msg, serial) < 0)
-		mm_session_end(s, "it takes no events");
-}
-
-void mm_session_reply(struct mm_session *s, uint64_t user_data, enum mm_op op, int result)
-{
-	struct mm_msg msg = {
-		.opcode = MM_EV_REPLY, .result = result, .user_data = user_data, .arg[0] = op
-	};
-
-	mm_session_event(s, &msg);
-}
+/* ---- requests ---- */
 
 static void model_open(struct mm_session *s, const struct mm_msg *msg)
 {
@@ -285,12 +201,6 @@ static void model_open(struct mm_session *s, const struct mm_msg *msg)
 		mm_session_reply(s, msg->user_data, MM_OP_MODEL_OPEN, r);
 	else
 		s->open_user_data = msg->user_data;
-}
-
-struct mm_event_source mm_session_source(const struct mm_session *s)
-{
-	return (struct mm_event_source){ .place = (uint32_t)(s - s->shell->session) + 1,
-					 .position = s->requests.mine };
 }
 
 static int session_core_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *msg)
@@ -357,9 +267,9 @@ static void requests_handle(struct mm_session *s, unsigned int max)
 			mm_session_end(s, wrong);
 			return;
 		}
-		s->shell->serial = SERIAL_OF_REQUEST | (uint64_t)position << SERIAL_SHIFT;
+		mm_session_request_begin(s, position);
 		request_handle(s, &msg);
-		s->shell->serial = 0;
+		mm_session_request_end(s);
 		/* One that is an event was taken with it; the session may be gone by now. */
 		if (s->state != MM_SESSION_FREE && s->requests.mine == position)
 			mm_ring_drop(&s->requests);
@@ -477,6 +387,18 @@ static struct mm_session *session_new(struct mm_shell *shell)
 	return NULL;
 }
 
+int mm_session_watch(struct mm_session *s)
+{
+	struct mm_loop *loop = &s->shell->loop;
+	int r = 0;
+
+	if (s->pidfd >= 0)
+		r = mm_loop_add(loop, &s->pid_source, s->pidfd, EPOLLIN, session_on_exit);
+	if (r == 0 && s->fd >= 0)
+		r = mm_loop_add(loop, &s->source, s->fd, EPOLLIN, session_on_socket);
+	return r;
+}
+
 void mm_session_accept(struct mm_shell *shell, int fd, uint64_t conn)
 {
 	struct mm_session *s = shell->ready ? session_new(shell) : NULL;
@@ -493,12 +415,10 @@ void mm_session_accept(struct mm_shell *shell, int fd, uint64_t conn)
 	s->fds_may_come = !mm_sock_refuses_fds(fd);
 	s->hello_by_ns = mm_now_ns() + MM_HELLO_NS;
 	r = mm_handshake_peer(s);
-	if (r == 0 || r == -EPERM)
+	if (r == 0 || r == -EPERM) {
 		hello_evict_oldest(shell, &s->uid, MM_HELLOS_UID_MAX);
-	if (r == 0)
-		r = mm_loop_add(&shell->loop, &s->pid_source, s->pidfd, EPOLLIN, session_on_exit);
-	if (r == 0 || r == -EPERM)
-		r = mm_loop_add(&shell->loop, &s->source, fd, EPOLLIN, session_on_socket);
+		r = mm_session_watch(s);
+	}
 	if (r < 0)
 		session_free(s);
 }
@@ -562,6 +482,7 @@ static void session_flush(struct mm_session *s, uint64_t now_ns)
 {
 	int r = mm_outbox_flush(&s->outbox, now_ns);
 
+	mm_session_fds_drop(s);
 	if (r > 0)
 		mm_session_end(s, "impossible ring cursor");
 	else if (r == -ECONNRESET)

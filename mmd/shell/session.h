@@ -79,6 +79,7 @@ struct mm_session {
 	struct mm_pool *pool; /* the pool that it lives on; valid from OPEN */
 	uint32_t tenant;      /* its id in the pool's core; valid from OPEN */
 	int fd, pidfd;
+	bool held;         /* keeper holds what belongs to it */
 	uint64_t conn;     /* its connection at keeper (held.h) */
 	bool fds_may_come; /* the kernel does not refuse fds that are passed to this socket */
 	struct mm_loop_source source, pid_source;
@@ -133,6 +134,9 @@ void mm_sessions_done(struct mm_shell *shell);
  */
 int mm_session_recv(const struct mm_session *session, void *buf, size_t cap, size_t *ret_len);
 
+/* Adds the connection and the pidfd, as far as there are any, to the loop. */
+int mm_session_watch(struct mm_session *session);
+
 /* Shows the tenant that core serves it. */
 void mm_session_beat(struct mm_session *session, uint64_t now_ns);
 
@@ -165,32 +169,11 @@ bool mm_session_may_log(struct mm_session *session);
 			mm_log(__VA_ARGS__);     \
 	} while (0)
 
-/* The request that is being handled, as the source of an event. */
-struct mm_event_source mm_session_source(const struct mm_session *session);
-
 /* Calls mm_session_end() for all sessions of a pool. */
 void mm_sessions_end(struct mm_pool *pool, const char *reason);
 
 /* Frees the session; the core has freed its tenant. */
 void mm_session_release(struct mm_session *session);
-
-/* Writes to the book what the core is going to be asked about: the session is JOINING there. */
-void mm_session_note(struct mm_session *session);
-/* Sets the state, also in the book. */
-void mm_session_set_state(struct mm_session *session, enum mm_session_state state);
-
-/*
- * Queue something for the tenant, unless it is there already because a core that died has done so;
- * a tenant that has no room for it is ended.
- */
-void mm_session_page(struct mm_session *session, uint32_t page, uint64_t epoch);
-void mm_session_map(struct mm_session *session, uint32_t entry, uint32_t value);
-/* @fd is taken over in any case. */
-void mm_session_fd(struct mm_session *session, enum mm_fd_kind kind, int fd);
-void mm_session_event(struct mm_session *session, const struct mm_msg *msg);
-
-/* Queues the answer to a request that the shell handles. */
-void mm_session_reply(struct mm_session *session, uint64_t user_data, enum mm_op op, int result);
 
 /*
  * Serves sessions in one iteration: requests that were left, outboxes, ends. Return: whether a

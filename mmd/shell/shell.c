@@ -253,6 +253,22 @@ static uint64_t shell_deadline(const struct mm_shell *shell)
 
 /* ---- beginning and end ---- */
 
+/* Makes the book, and has keeper hold it. */
+static int book_begin(struct mm_shell *shell)
+{
+	const struct mm_held_name name = { .kind = MM_HELD_BOOK };
+	uint32_t n_pools = mm_config_devices(shell->config);
+	uint32_t n_sessions = n_pools * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX;
+	int r = mm_kept_create(n_pools, n_sessions, &shell->kept);
+
+	if (r < 0)
+		return r;
+	mm_held_put(&shell->held, name, shell->kept.fd);
+	shell->n_pools = n_pools;
+	shell->n_sessions = n_sessions;
+	return 0;
+}
+
 static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *config)
 {
 	struct rlimit files;
@@ -268,17 +284,15 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	};
 	mm_kchan_init(&shell->keeper, fd);
 	mm_held_init(&shell->held, &shell->keeper);
-	shell->n_pools = mm_config_devices(config);
 	mm_stores_init(shell);
 	mm_spools_init(shell);
 	mm_admin_init(shell);
 	mm_peerlog_init(&shell->peerlog);
-	shell->n_sessions = shell->n_pools * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX;
-	r = mm_kept_create(shell->n_pools, shell->n_sessions, &shell->kept);
-	if (r < 0) {
-		shell->n_sessions = shell->n_pools = 0;
+	r = mm_held_receive(&shell->held);
+	if (r == 0)
+		r = book_begin(shell);
+	if (r < 0)
 		return r;
-	}
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_init(&shell->pool[i], shell, i);
 	mm_sessions_init(shell);
@@ -290,8 +304,6 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 		return r;
 	shell->fd_budget.max = (uint32_t)MM_MIN(shell->fds_max / 4, (uint64_t)FDS_FLYING_MAX);
 	r = mm_loop_init(&shell->loop);
-	if (r == 0)
-		r = mm_held_receive(&shell->held);
 	if (r == 0)
 		r = mm_loop_add(&shell->loop, &shell->keeper_source, fd, EPOLLIN, shell_on_keeper);
 	shell->stopping |= shell->held.stop_came;

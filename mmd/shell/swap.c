@@ -7,6 +7,8 @@
 
 #include "libclient/ipc/sock.h"
 #include "mmd/shell/quota.h"
+#include "mmd/shell/session_kept.h"
+#include "mmd/shell/session_out.h"
 #include "mmd/shell/shell.h"
 
 uint64_t mm_swap_used(struct mm_shell *shell)
@@ -35,11 +37,25 @@ static int space_create(struct mm_session *s, uint64_t bytes)
 		return r;
 	munmap(s->swap_region.base, s->swap_region.size_bytes);
 	s->swap_region.base = NULL;
+	mm_held_put(&s->shell->held, mm_session_region(s, MM_HELD_SWAP), s->swap_region.fd);
+	if (!mm_held_sync(&s->shell->held)) {
+		mm_region_done(&s->swap_region);
+		return -EIO;
+	}
+	s->kept->swap_position = s->requests.mine;
+	mm_kept_publish(&s->kept->swap_bytes, bytes);
 	s->swap_bytes = bytes;
 	mm_worker_swap(s->pool, s->tenant);
 	mm_session_log(s, MM_LOG_INFO, "tenant.swap", "tenant=%u name=%s bytes=%" PRIu64, s->tenant,
 		       s->name, bytes);
 	return 0;
+}
+
+static bool swap_is_charged(const struct mm_session *s)
+{
+	struct mm_core_tenant t;
+
+	return !s->swap_bytes && mm_core_tenant(s->pool->core, s->tenant, &t) && t.swap_bytes;
 }
 
 static int space_open(struct mm_session *s, uint64_t now_ns, uint64_t wanted)
@@ -51,13 +67,19 @@ static int space_open(struct mm_session *s, uint64_t now_ns, uint64_t wanted)
 	uint64_t bytes;
 	int r;
 
+	/* A core that died may have opened it for this very request. */
+	if (s->swap_bytes && s->kept->swap_position == s->requests.mine)
+		return 0;
 	if (wanted > s->shell->config->swap_max_bytes)
 		return -EDQUOT;
 	bytes = mm_round_up(wanted, MM_ABI_PAGE_BYTES);
-	event.swap_bytes = bytes;
-	mm_pool_event(s->pool, &event, NULL, &result);
-	if (result.r < 0)
-		return result.r;
+	/* It may be charged already, by a core that died before the space was made. */
+	if (!swap_is_charged(s)) {
+		event.swap_bytes = bytes;
+		mm_pool_event(s->pool, &event, NULL, &result);
+		if (result.r < 0)
+			return result.r;
+	}
 	r = -EDQUOT;
 	if (swap_has_room(s->shell, bytes) && bytes <= mm_quota_host_room(s->shell, s->account))
 		r = space_create(s, bytes);
