@@ -255,9 +255,7 @@ static bool batch_fill(struct mm_outbox *box, const struct mm_outbox_item *head)
 
 	if (!room)
 		return false;
-	*batch = (struct mm_fd_batch){ .magic = MM_ABI_MAGIC,
-				       .kind = MM_FD_PAGES,
-				       .seq = batch->seq + 1 };
+	*batch = (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_PAGES };
 	if (head->kind == ITEM_FD) {
 		batch->kind = head->fd_kind;
 		batch->count = 1;
@@ -268,6 +266,7 @@ static bool batch_fill(struct mm_outbox *box, const struct mm_outbox_item *head)
 	if (!batch->count)
 		return false;
 	box->budget->used += batch->count;
+	mm_kept_publish(&kept->seq, kept->seq + 1);
 	mm_kept_publish(&kept->batch_state, MM_BATCH_DUE);
 	for (uint32_t i = 0; i < batch->count; i++)
 		item_at(box, kept->batch_item[i])->kind = ITEM_GONE;
@@ -309,7 +308,7 @@ static void batch_reduce(struct mm_outbox *box)
 static int batch_send(struct mm_outbox *box, uint64_t now_ns)
 {
 	struct mm_outbox_kept *kept = box->kept;
-	const struct mm_fd_batch *batch = &kept->batch;
+	struct mm_fd_batch *batch = &kept->batch;
 	int fds[MM_FD_BATCH_MAX], r;
 
 	if (box->maybe_sent)
@@ -326,6 +325,7 @@ static int batch_send(struct mm_outbox *box, uint64_t now_ns)
 		    (batch->kind == MM_FD_PAGES && !page_is_owned(box, batch->page_id[i])))
 			return -EBADF;
 	}
+	batch->seq = kept->seq;
 	mm_kept_publish(&kept->batch_state, MM_BATCH_SENDING);
 	r = mm_sock_send(box->sock, batch, sizeof(*batch), fds, batch->count);
 	mm_kept_publish(&kept->batch_state, r == 0 ? MM_BATCH_UNACKED : MM_BATCH_DUE);
@@ -422,10 +422,10 @@ int mm_outbox_ack(struct mm_outbox *box, uint64_t seq, int result, uint64_t now_
 	struct mm_outbox_kept *kept = box->kept;
 	bool sent = kept->batch_state == MM_BATCH_UNACKED || box->maybe_sent;
 
-	if (!seq || seq > kept->batch.seq || (result != 0 && result != -EMFILE))
+	if (!seq || seq > kept->seq || (result != 0 && result != -EMFILE))
 		return MM_E_PROTOCOL;
 	/* A tenant may say it twice, and a batch that was not sent has no number that it knows. */
-	if (seq < kept->batch.seq || kept->batch_state == MM_BATCH_NONE)
+	if (seq < kept->seq || kept->batch_state == MM_BATCH_NONE)
 		return 0;
 	if (!sent)
 		return MM_E_PROTOCOL;
@@ -437,7 +437,7 @@ int mm_outbox_ack(struct mm_outbox *box, uint64_t seq, int result, uint64_t now_
 		return MM_E_PROTOCOL;
 	/* Sent again it has a number of its own, since the tenant has answered this one. */
 	mm_kept_publish(&kept->batch_state, MM_BATCH_DUE);
-	kept->batch.seq++;
+	mm_kept_publish(&kept->seq, kept->seq + 1);
 	box->maybe_sent = false;
 	box->retry_ns = now_ns + MM_OUTBOX_RETRY_NS;
 	return 0;

@@ -66,8 +66,9 @@ struct mm_outbox_kept {
 	uint32_t cq_tail;                /* events that were pushed to the tenant's ring */
 	uint32_t batch_state;            /* enum mm_outbox_batch; stored after the batch */
 	uint32_t resends;
+	uint64_t seq; /* the last number that a batch has got; none is used twice */
 	uint32_t batch_item[MM_FD_BATCH_MAX]; /* which items became the batch */
-	struct mm_fd_batch batch;             /* the last one; its seq is the last number used */
+	struct mm_fd_batch batch;             /* counts while batch_state says so */
 	struct mm_outbox_item item[MM_OUTBOX_RING];
 	struct mm_msg event[MM_OUTBOX_EVENTS];
 };
