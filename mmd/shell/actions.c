@@ -6,6 +6,7 @@
 
 #include "libclient/protocol/xplan.h"
 #include "libclient/support/clock.h"
+#include "mmd/shell/pool_kept.h"
 #include "mmd/shell/session_out.h"
 #include "mmd/shell/shell.h"
 
@@ -92,6 +93,8 @@ static void process_kill(struct mm_session *s, const char *reason)
 	mm_log(MM_LOG_WARN, "tenant.killed", "tenant=%u name=%s pid=%d reason=\"%s\"", s->tenant,
 	       s->name, (int)s->pid, reason);
 	mm_shell_send_keeper(s->shell, MM_K_KILL_TENANT, 0, s->conn);
+	/* The action counts as performed, so the message must not be lost with core. */
+	(void)mm_held_sync(&s->shell->held);
 }
 
 /* Performs actions that need the connection; once it is closed they have no meaning. */
@@ -175,6 +178,11 @@ static void actions_perform(struct mm_pool *pool)
 	pool->shell->serial = serial;
 }
 
+void mm_pool_actions_finish(struct mm_pool *pool)
+{
+	actions_perform(pool);
+}
+
 /* The request is taken from its ring when it cannot be lost any more. A hello is in none. */
 static void source_take(struct mm_shell *shell, const struct mm_event *event,
 			const struct mm_event_source *source)
@@ -186,11 +194,17 @@ static void source_take(struct mm_shell *shell, const struct mm_event *event,
 void mm_pool_event(struct mm_pool *pool, const struct mm_event *event,
 		   const struct mm_event_source *source, struct mm_event_result *ret_result)
 {
+	struct mm_book_head *head = &pool->shell->kept.front->head;
 	struct mm_event_result result;
+	uint64_t began_ns = mm_now_ns();
 
+	mm_kept_publish(&head->busy, pool->index + 1);
+	mm_pool_record(pool, event, source);
 	source_take(pool->shell, event, source);
 	mm_core_event(pool->core, event, &result);
 	actions_perform(pool);
+	mm_kept_publish(&head->busy, 0u);
+	mm_pool_keep_due(pool, mm_now_ns() - began_ns);
 	if (ret_result)
 		*ret_result = result;
 }

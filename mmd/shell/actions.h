@@ -32,5 +32,11 @@ struct mm_event_source {
 void mm_pool_event(struct mm_pool *pool, const struct mm_event *event,
 		   const struct mm_event_source *source, struct mm_event_result *ret_result);
 
+/*
+ * Performs what a core that died has left in the queue of its core; the first of it may have been
+ * performed.
+ */
+void mm_pool_actions_finish(struct mm_pool *pool);
+
 /* An event of @kind at this moment. @tenant: 0 for kinds without. */
 void mm_pool_event_now(struct mm_pool *pool, enum mm_event_kind kind, uint32_t tenant);

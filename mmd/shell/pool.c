@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mmd/shell/pool_kept.h"
 #include "mmd/shell/shell.h"
 
 /*
@@ -60,7 +61,7 @@ void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts)
 	mm_knobs_set_defaults(opts);
 }
 
-int mm_pool_device(struct mm_pool *pool)
+static struct mm_core_opts pool_opts(const struct mm_pool *pool)
 {
 	const struct mm_config *c = pool->shell->config;
 	const struct mm_device *d = &pool->worker.device;
@@ -83,25 +84,70 @@ int mm_pool_device(struct mm_pool *pool)
 		.tag = (uint8_t)pool->index,
 		.tenants_max = MM_DEVICE_TENANTS_MAX,
 	};
+
+	mm_pool_tune(c, &opts);
+	return opts;
+}
+
+static int page_fds_alloc(struct mm_pool *pool)
+{
+	size_t bytes = pool->worker.device.pages * sizeof(int);
+
+	pool->worker.page_fd = malloc(bytes);
+	if (!pool->worker.page_fd)
+		return -ENOMEM;
+	memset(pool->worker.page_fd, 0xff, bytes);
+	return 0;
+}
+
+int mm_pool_device(struct mm_pool *pool)
+{
+	const struct mm_config *c = pool->shell->config;
+	const struct mm_device *d = &pool->worker.device;
+	struct mm_core_opts opts = pool_opts(pool);
 	int r = pool_fds_check(pool);
 
 	if (r < 0)
 		return r;
-	mm_pool_tune(c, &opts);
 	if (c->account_max_bytes && !opts.account_max_pages) {
 		mm_shell_fail(pool->shell, "--account-max: less than one page of %" PRIu64 " bytes",
 			      d->page_bytes);
 		return -EINVAL;
 	}
-	pool->worker.page_fd = malloc(d->pages * sizeof(int));
-	if (!pool->worker.page_fd)
-		return -ENOMEM;
-	memset(pool->worker.page_fd, 0xff, d->pages * sizeof(int));
+	r = page_fds_alloc(pool);
+	if (r < 0)
+		return r;
 	r = mm_core_create(&opts, &pool->core);
 	if (r < 0)
 		mm_shell_fail(pool->shell, "cannot keep account of %u pages: %s", d->pages,
 			      strerror(-r));
-	return r < 0 ? r : mm_quota_setup(pool);
+	if (r == 0)
+		r = mm_quota_setup(pool);
+	if (r == 0)
+		r = mm_pool_keep(pool);
+	return r;
+}
+
+int mm_pool_resume(struct mm_pool *pool)
+{
+	const struct mm_pool_kept *kept = pool->kept;
+	struct mm_core_opts opts;
+	char why[MM_TEXT_BYTES] = "";
+	int r;
+
+	pool->worker.device = pool->worker.kept->device;
+	opts = pool_opts(pool);
+	pool->ready = kept->ready;
+	pool->down = kept->down;
+	pool->quarantined = kept->quarantined;
+	pool->bytes_streamed_gone = kept->bytes_streamed_gone;
+	r = page_fds_alloc(pool);
+	if (r == 0)
+		r = mm_pool_restore(pool, &opts, why, sizeof(why));
+	if (r < 0)
+		mm_shell_fail(pool->shell, "core died, and device %" PRIu64 " cannot go on: %s",
+			      pool->ordinal, *why ? why : strerror(-r));
+	return r;
 }
 
 struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid)
@@ -148,6 +194,8 @@ bool mm_pool_check_ready(struct mm_pool *pool)
 		return false;
 	}
 	pool->ready = true;
+	pool->kept->quarantined = pool->quarantined;
+	mm_kept_publish(&pool->kept->ready, 1u);
 	mm_log(pool->quarantined ? MM_LOG_WARN : MM_LOG_INFO, "pool.ready",
 	       "device=%" PRIu64 " name=\"%s\" pages=%u page_bytes=%" PRIu64 " quarantined=%u",
 	       pool->ordinal, d->name, d->pages, d->page_bytes, pool->quarantined);
@@ -161,6 +209,7 @@ void mm_pool_down(struct mm_pool *pool)
 	if (pool->down)
 		return;
 	pool->down = true;
+	mm_kept_publish(&pool->kept->down, 1u);
 	mm_log(MM_LOG_ERROR, "pool.down", "device=%" PRIu64 " name=\"%s\"", pool->ordinal,
 	       pool->worker.device.name);
 	mm_sessions_end(pool, "its device is down");
@@ -171,6 +220,7 @@ void mm_pool_up(struct mm_pool *pool)
 	if (!pool->down)
 		return;
 	pool->down = false;
+	mm_kept_publish(&pool->kept->down, 0u);
 	mm_log(MM_LOG_INFO, "pool.up", "device=%" PRIu64 " name=\"%s\"", pool->ordinal,
 	       pool->worker.device.name);
 }

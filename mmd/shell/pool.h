@@ -22,11 +22,20 @@
 #include <stdbool.h>
 
 #include "mmd/core/core.h"
+#include "mmd/journal/journal.h"
+#include "mmd/shell/actions.h"
 #include "mmd/shell/health.h"
 #include "mmd/shell/worker.h"
 
 struct mm_config;
 struct mm_shell;
+
+/* An image of the pool's core (pool_kept.h). */
+struct mm_image_kept {
+	uint64_t bytes;
+	uint64_t performed; /* actions that had been performed when it was made */
+	uint64_t seq;       /* number of the first event that it does not have */
+};
 
 /* The part of a pool that outlives core (kept.h). */
 struct mm_pool_kept {
@@ -34,8 +43,8 @@ struct mm_pool_kept {
 	uint32_t image_valid; /* the half that counts + 1; 0: none, the pool has no core yet */
 	uint32_t ready, down; /* as in struct mm_pool */
 	uint32_t quarantined;
-	uint64_t image_bytes[2];
-	uint64_t image_performed[2]; /* actions that had been performed when it was made */
+	struct mm_image_kept image[2];
+	uint64_t seq; /* number of the next event */
 	uint64_t bytes_streamed_gone;
 };
 
@@ -51,6 +60,10 @@ struct mm_pool {
 	bool ready;           /* all pages are created, and scrubbed or quarantined */
 	uint32_t quarantined; /* pages that were quarantined when it became ready */
 	bool down;            /* its xfer keeps failing */
+	struct mm_journal journal;
+	uint64_t replay_ns; /* how long it took to do what the journal has */
+	/* The last event in the journal of a core that died, which may not have been finished. */
+	struct mm_journal_replay last;
 };
 
 void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index);
@@ -61,6 +74,12 @@ void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts);
 
 /* Creates the core of a device that is known now. Return: 0 or negative errno, then mmd ends. */
 int mm_pool_device(struct mm_pool *pool);
+
+/*
+ * Makes the core that a process which died has left; actions that it has not performed wait in its
+ * queue. Return: 0; negative errno, then mmd ends.
+ */
+int mm_pool_resume(struct mm_pool *pool);
 
 /* Takes the pool down: its xfer has failed too often in a row, or the device is lost. */
 void mm_pool_down(struct mm_pool *pool);

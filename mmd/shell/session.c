@@ -25,7 +25,6 @@ static void session_clear(struct mm_shell *shell, struct mm_session *s)
 {
 	struct mm_session_kept *kept = &shell->kept.front->session[s - shell->session];
 
-	mm_kept_publish(&kept->state, MM_SESSION_FREE);
 	*s = (struct mm_session){
 		.shell = shell,
 		.kept = kept,
@@ -108,7 +107,8 @@ static void session_free(struct mm_session *s)
 	const struct mm_xcursor_region *cursors = s->cursor_region.base;
 
 	if (cursors)
-		s->pool->bytes_streamed_gone += cursors->bytes_streamed;
+		s->pool->kept->bytes_streamed_gone = s->pool->bytes_streamed_gone +=
+			cursors->bytes_streamed;
 	session_disconnect(s);
 	mm_load_leave(s);
 	mm_loop_del(&s->shell->loop, &s->pid_source);
@@ -507,6 +507,14 @@ static void session_check_stopped(struct mm_session *s)
 
 	s->stopped_check_due = false;
 	mm_pool_event(s->pool, &event, NULL, NULL);
+}
+
+void mm_sessions_requests(struct mm_shell *shell)
+{
+	MM_FOREACH_SESSION(shell, s) {
+		if (s->state == MM_SESSION_OPEN && !s->ending)
+			requests_handle(s, REQUESTS_PER_ITERATION);
+	}
 }
 
 bool mm_sessions_service(struct mm_shell *shell, uint64_t now_ns)

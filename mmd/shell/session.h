@@ -180,6 +180,8 @@ void mm_session_release(struct mm_session *session);
  * session ended, which may have made work for others.
  */
 bool mm_sessions_service(struct mm_shell *shell, uint64_t now_ns);
+/* Handles some of the requests of each session. */
+void mm_sessions_requests(struct mm_shell *shell);
 /* After the services of an iteration: rings doorbells and updates what the loop waits for. */
 void mm_sessions_ring(struct mm_shell *shell);
 /* Samples statistics and cursors of all sessions. */

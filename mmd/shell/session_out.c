@@ -18,7 +18,7 @@ static bool session_item_begin(const struct mm_session *s, uint64_t *ret_serial)
 	struct mm_shell *shell = s->shell;
 
 	*ret_serial = shell->serial ? shell->serial++ : 0;
-	return !shell->repeats || !mm_outbox_has(&s->outbox, *ret_serial);
+	return !mm_outbox_has(&s->outbox, *ret_serial);
 }
 
 static void session_end_if_behind(struct mm_session *s, int r)

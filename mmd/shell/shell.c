@@ -11,6 +11,7 @@
 
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
+#include "mmd/shell/recover.h"
 #include "mmd/shell/rights.h"
 
 #define FDS_FLYING_MAX       1024
@@ -189,6 +190,7 @@ static void shell_check_ready(struct mm_shell *shell)
 		quarantined += shell->pool[i].quarantined;
 	}
 	shell->ready = true;
+	mm_kept_publish(&shell->kept.front->head.ready, 1u);
 	mm_log(MM_LOG_INFO, "mmd.ready",
 	       "devices=%u pages=%" PRIu64 " quarantined=%" PRIu64 " policy=%s dir=%s",
 	       shell->n_pools, pages, quarantined,
@@ -253,17 +255,27 @@ static uint64_t shell_deadline(const struct mm_shell *shell)
 
 /* ---- beginning and end ---- */
 
-/* Makes the book, and has keeper hold it. */
+/* Makes the book, and has keeper hold it; or takes over that of a core that has died. */
 static int book_begin(struct mm_shell *shell)
 {
 	const struct mm_held_name name = { .kind = MM_HELD_BOOK };
 	uint32_t n_pools = mm_config_devices(shell->config);
 	uint32_t n_sessions = n_pools * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX;
-	int r = mm_kept_create(n_pools, n_sessions, &shell->kept);
+	int r, fd = mm_held_take(&shell->held, name);
 
+	shell->resumes = fd >= 0;
+	r = shell->resumes ? mm_kept_open(fd, n_pools, n_sessions, &shell->kept)
+			   : mm_kept_create(n_pools, n_sessions, &shell->kept);
+	if (r < 0 && shell->resumes)
+		mm_shell_fail(shell, "core died, and what it knew cannot be read: %s",
+			      strerror(-r));
 	if (r < 0)
 		return r;
-	mm_held_put(&shell->held, name, shell->kept.fd);
+	if (!shell->resumes) {
+		shell->kept.front->head.started_ns = shell->started_ns;
+		mm_kept_publish(&shell->kept.front->head.state, MM_BOOK_RUNNING);
+		mm_held_put(&shell->held, name, shell->kept.fd);
+	}
 	shell->n_pools = n_pools;
 	shell->n_sessions = n_sessions;
 	return 0;
@@ -334,7 +346,9 @@ int mm_shell_main(int fd, const struct mm_config *config)
 	static struct mm_shell shell;
 	int r = shell_init(&shell, fd, config);
 
-	for (uint32_t i = 0; r == 0 && i < shell.n_pools; i++)
+	if (r == 0 && shell.resumes)
+		r = mm_recover(&shell);
+	for (uint32_t i = 0; r == 0 && !shell.resumes && i < shell.n_pools; i++)
 		mm_worker_start(&shell.pool[i]);
 	while (r == 0 && !shell.stopping) {
 		mm_held_beat(&shell.held, mm_now_ns(), true);

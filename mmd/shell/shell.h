@@ -43,8 +43,6 @@ struct mm_shell {
 	 * being done; 0: none is.
 	 */
 	uint64_t serial;
-	/* A core that died may have done the same: items may be there already. */
-	bool repeats;
 	struct mm_pool pool[MM_DEVICES_MAX]; /* in the order of the configuration */
 	uint32_t n_pools;
 	struct mm_stores stores;
@@ -64,6 +62,7 @@ struct mm_shell {
 	bool stopping;
 	bool failed;    /* mmd ends, because it cannot go on */
 	bool gives_way; /* only this core cannot go on: it ends without hanging up anybody */
+	bool resumes;   /* it goes on where another core has died */
 };
 
 /**
