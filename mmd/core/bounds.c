@@ -187,17 +187,17 @@ static const char *change_bounds(const struct mm_core *c, const struct mm_c_tena
 	const struct mm_c_sets *sets = &c->plans->sets[index];
 
 	mm_must(set_is_within(&change->set, t->n_layers));
-	mm_must(set_is_within(&change->next_set, t->n_layers));
+	mm_must(set_is_within(&change->next_set, MM_LAYERS_MAX));
 	mm_must(change->mapped <= MM_LAYERS_MAX && change->open <= MM_LAYERS_MAX);
 	mm_must(change->pre.n <= c->entries_max && change->pre.issued <= change->pre.n &&
 		change->pre.done <= change->pre.n);
 	for (uint32_t i = 0; i < change->pre.n; i++)
 		mm_must(is_page_or_none(c, change->pre.page[i]) &&
 			(change->pre.entry[i] < t->entries || change->pre.entry[i] == MM_NO_PAGE));
-	mm_must(sets->alpha_max <= t->n_layers && sets->alpha_max_two <= t->n_layers);
-	mm_must(sets->next < MM_C_SETS);
+	/* The sets of a model that was given back or refused are left until the next one. */
+	mm_must(sets->alpha_max <= MM_LAYERS_MAX && sets->alpha_max_two <= MM_LAYERS_MAX);
 	for (uint32_t i = 0; sets->valid && i < MM_C_SETS; i++)
-		mm_must(set_is_within(&sets->chosen[i].set, t->n_layers));
+		mm_must(set_is_within(&sets->chosen[i].set, MM_LAYERS_MAX));
 	return NULL;
 }
 

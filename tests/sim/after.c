@@ -7,6 +7,7 @@
 
 #include "mmd/core/market/policy.h"
 #include "tests/sim/history.h"
+#include "tests/sim/mortal.h"
 
 /*
  * Three with the knobs of a daemon (still.c): here tenants are idle after 5 ms, and layers may
@@ -44,8 +45,6 @@ void h_round(struct world *w, uint64_t ns)
 
 void h_calm(struct world *w)
 {
-	uint32_t max;
-
 	w_cuts_end(w);
 	w->late_permille = 0;
 	if (!w->xfer_up)
@@ -55,7 +54,7 @@ void h_calm(struct world *w)
 		if (p->hostile || (p->alive && !p->connected))
 			w_kill(w, p);
 		if (p->used)
-			mm_core_plan_set(w->core, w->now_ns, p->tenant, -1, 0, &max);
+			w_plan_set(w, p, -1, 0);
 		w_drain(w);
 	}
 	for (uint32_t i = 0; i < 120; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/history.h"
+#include "tests/sim/mortal.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "mmd/core/knobs.h"
-#include "mmd/core/market/turn.h"
 
 #define STORES     4
 #define KV_ENTRIES 128 /* most entries of an arena */
@@ -35,6 +35,7 @@ bool h_demanded(enum h_history history, enum h_kind kind)
 static enum h_history run_kind;
 static struct h_counts *run_counts;
 static uint32_t run_late_permille;
+static struct w_odds run_odds; /* of each history */
 static struct cover run_cover;
 
 void h_count(enum h_kind kind, uint64_t n)
@@ -153,9 +154,16 @@ static struct mix mix_any(struct world *w)
 	return mix;
 }
 
+void h_let_die(const struct w_odds *odds)
+{
+	run_odds = *odds;
+}
+
 void h_begin(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 {
 	w_init(w, opts, seed);
+	if (run_odds.event || run_odds.action)
+		w_mortal_begin(w, &run_odds, seed);
 	w->late_permille = run_late_permille;
 	cover_watch(&run_cover, w, &run_counts->cover);
 	run_counts->policy[opts->policy]++;
@@ -281,7 +289,11 @@ static void hostile_swap(struct world *w, struct w_proc *p)
 	msg.user_data = 77;
 	if (lot < MM_SWAP_LOTS && !p->lot[lot])
 		p->lot[lot] = true;
-	if (mm_core_on_swap(w->core, w->now_ns, p->tenant, &msg, pieces))
+	if (w_event(w, (struct mm_event){ .kind = MM_EVENT_SWAP,
+					  .tenant = p->tenant,
+					  .msg = msg,
+					  .pieces = pieces })
+		    .r)
 		w_disconnect(w, p);
 	w_drain(w);
 }
@@ -395,7 +407,7 @@ void h_engine(struct world *w, struct w_proc *p)
 static void operator_act(struct world *w)
 {
 	struct w_proc *p = proc_random(w);
-	uint32_t max, slots;
+	uint32_t slots;
 
 	if (!w_below(w, 4) && w->quotas) {
 		uint32_t i = w_below(w, W_ACCOUNTS);
@@ -412,8 +424,7 @@ static void operator_act(struct world *w)
 	if (!p->used)
 		return;
 	slots = w_below(w, MM_SLOTS_MAX + 1);
-	h_count(H_BY_HAND, !mm_core_plan_set(w->core, w->now_ns, p->tenant,
-					     (int32_t)w_below(w, 14) - 1, slots, &max));
+	h_count(H_BY_HAND, !w_plan_set(w, p, (int32_t)w_below(w, 14) - 1, slots));
 	w_drain(w);
 }
 
@@ -562,7 +573,7 @@ static void modes_change(struct world *w)
 	h_count(H_OPENINGS, beside && !s.turns_beside);
 	h_count(H_CLOSINGS, !beside && s.turns_beside);
 	quantum_ns = w_below(w, 40) * MM_NS_PER_MS;
-	mm_c_turns_set(w->core, beside, w_below(w, 2) ? quantum_ns : 0);
+	w_turns_set(w, beside, w_below(w, 2) ? quantum_ns : 0);
 	w_tick(w, w_below(w, MM_NS_PER_MS));
 }
 
@@ -769,5 +780,6 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 	cover_end(&run_cover, w);
 	count_cover(w, &ret->cover);
 	ret->actions_hash = w->actions_hash;
+	w_mortal_end(w, &ret->mortality);
 	w_done(w);
 }

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "tests/sim/cover.h"
+#include "tests/sim/mortal.h"
 #include "tests/sim/world.h"
 
 /*
@@ -147,6 +148,7 @@ struct h_counts {
 	uint64_t policy[MM_POLICY_COUNT]; /* histories under each policy */
 	uint64_t actions_hash;            /* hash of all actions of the core */
 	struct cover_counts cover;
+	struct w_mortality mortality;
 };
 
 extern const char *const h_kind_name[H_COUNT];
@@ -161,6 +163,8 @@ void h_after(struct world *w);
 /* Ends all processes, and checks that every page is free. */
 void h_end(struct world *w);
 
+/* Sets how often the core of each history dies from now on (mortal.h). */
+void h_let_die(const struct w_odds *odds);
 /* Runs a history, and panics at the first error. @ret: counts of its events. */
 void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t steps,
 	   struct h_counts *ret);

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "tests/sim/history.h"
+#include "tests/sim/mortal.h"
 
 #define PLANS_TENANTS 5
 #define REPLANS       4 /* changes of plan of each tenant, once the faults have stopped */
@@ -120,7 +121,7 @@ static void world_move(struct world *w, const struct plans_mix *mix)
 
 static void plan_by_hand(struct world *w, const struct w_proc *p)
 {
-	uint32_t max, slots;
+	uint32_t slots;
 	int32_t alpha;
 
 	if (!p->used)
@@ -128,7 +129,7 @@ static void plan_by_hand(struct world *w, const struct w_proc *p)
 	slots = w_below(w, MM_SLOTS_MAX + 1);
 	alpha = (int32_t)w_below(w, MM_MAX(p->n_groups, 1));
 	alpha -= !w_below(w, 8);
-	h_count(H_BY_HAND, !mm_core_plan_set(w->core, w->now_ns, p->tenant, alpha, slots, &max));
+	h_count(H_BY_HAND, !w_plan_set(w, p, alpha, slots));
 	w_drain(w);
 }
 

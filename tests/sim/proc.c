@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/world.h"
+#include "tests/sim/mortal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -121,11 +122,14 @@ struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features)
 				     .features = features,
 				     .account_max_pages = w->account_max[account] };
 	struct w_proc *p = w->proc;
-	uint32_t tenant;
+	struct mm_event_result joined;
 
 	while (p < w->proc + W_PROCS && (p->alive || p->used))
 		p++;
-	if (p == w->proc + W_PROCS || mm_core_on_join(w->core, w->now_ns, &join, &tenant))
+	if (p == w->proc + W_PROCS)
+		return NULL;
+	joined = w_event(w, (struct mm_event){ .kind = MM_EVENT_JOIN, .join = join });
+	if (joined.r)
 		return NULL;
 	memset(p, 0, offsetof(struct w_proc, inbox));
 	memset(p->view, 0xff, sizeof(p->view));
@@ -133,7 +137,7 @@ struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features)
 	memset(p->kv_view, 0xff, sizeof(p->kv_view));
 	memset(p->mem_view, 0xff, sizeof(p->mem_view));
 	p->used = p->alive = p->connected = true;
-	p->tenant = tenant;
+	p->tenant = joined.tenant;
 	p->account = account;
 	mm_steps_init(&p->machine, features & MM_FEAT_PARTIAL);
 	w_drain(w);
@@ -149,7 +153,7 @@ void w_disconnect(struct world *w, struct w_proc *p)
 	p->head = p->tail;
 	memset(p->held_up, 0, sizeof(p->held_up));
 	w_event_note(w, W_EVENT_DISCONNECT, p->tenant, NULL, 0);
-	mm_core_on_disconnect(w->core, w->now_ns, p->tenant);
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_DISCONNECT, .tenant = p->tenant });
 	w_drain(w);
 }
 
@@ -167,7 +171,7 @@ void w_kill(struct world *w, struct w_proc *p)
 		w->page[i].holders &= ~w_bit_of(w, p);
 	}
 	w_event_note(w, W_EVENT_DEAD, p->tenant, NULL, 0);
-	mm_core_on_dead(w->core, w->now_ns, p->tenant);
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_DEAD, .tenant = p->tenant });
 	w_drain(w);
 }
 
@@ -179,7 +183,9 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 		return 0; /* it was killed or kicked during what it did */
 	w_event_note(w, W_EVENT_REQUEST, p->tenant, msg, 0);
 	w_turns_note_request(p, msg);
-	r = mm_core_on_request(w->core, w->now_ns, p->tenant, msg);
+	r = w_event(w,
+		    (struct mm_event){ .kind = MM_EVENT_REQUEST, .tenant = p->tenant, .msg = *msg })
+		    .r;
 	w_drain(w);
 	if (r)
 		w_disconnect(w, p);
@@ -293,8 +299,10 @@ void w_model_of(struct world *w, struct w_proc *p, uint64_t store, const uint32_
 	p->entry[p->n_groups] = p->entries = entry;
 	mm_assert(entry <= W_ENTRIES);
 	p->model_asked = true;
-	mm_core_on_model(w->core, w->now_ns, p->tenant, store, entry * w->opts.page_bytes, p->group,
-			 p->n_groups);
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_MODEL,
+				      .tenant = p->tenant,
+				      .model = { store, entry * w->opts.page_bytes, p->n_groups },
+				      .groups = p->group });
 	w_drain(w);
 }
 
@@ -690,6 +698,6 @@ void w_stats(struct world *w, struct w_proc *p, uint32_t running)
 	for (uint32_t i = 0; states && i + 1 < p->n_groups; i++)
 		s.compute[i] = (uint16_t)(i % 3 ? 1 + w_below(w, 2) : 40000);
 	wake_note(w, p);
-	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_STATS, .tenant = p->tenant, .stats = &s });
 	w_drain(w);
 }

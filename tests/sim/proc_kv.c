@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* KV and swap of a tenant process. */
 #include "tests/sim/world.h"
+#include "tests/sim/mortal.h"
 
 #include <string.h>
 
@@ -101,7 +102,10 @@ void w_kv_verify(const struct world *w, const struct w_proc *p)
 
 int w_swap_open(struct world *w, struct w_proc *p, uint64_t bytes)
 {
-	int r = mm_core_on_swap_open(w->core, w->now_ns, p->tenant, bytes);
+	int r = w_event(w, (struct mm_event){ .kind = MM_EVENT_SWAP_OPEN,
+					      .tenant = p->tenant,
+					      .swap_bytes = bytes })
+			.r;
 
 	w_drain(w);
 	if (!r)
@@ -151,6 +155,7 @@ bool w_swap(struct world *w, struct w_proc *p, bool in, const struct mm_swap_pie
 {
 	struct mm_msg msg = { .opcode = MM_OP_SWAP, .user_data = 77, .arg = { 0, n, in } };
 	uint32_t lot = 0;
+	int r;
 
 	while (lot < MM_SWAP_LOTS && p->lot[lot])
 		lot++;
@@ -158,7 +163,12 @@ bool w_swap(struct world *w, struct w_proc *p, bool in, const struct mm_swap_pie
 		return false;
 	lot_note(w, p, lot, pieces, n);
 	msg.arg[0] = lot;
-	mm_assert(mm_core_on_swap(w->core, w->now_ns, p->tenant, &msg, pieces) == 0 || p->hostile);
+	r = w_event(w, (struct mm_event){ .kind = MM_EVENT_SWAP,
+					  .tenant = p->tenant,
+					  .msg = msg,
+					  .pieces = pieces })
+		    .r;
+	mm_assert(r == 0 || p->hostile);
 	w_drain(w);
 	return true;
 }

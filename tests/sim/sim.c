@@ -21,6 +21,7 @@
 #define NOT_GIVEN       UINT64_MAX
 #define ALL_KINDS_SEEDS 1000 /* so many histories must contain each kind */
 #define HASHES_MAX      (UINT64_C(1) << 24)
+#define IMAGES_EACH     100 /* events between images of cores that die, on average */
 #define HANGS_S         120 /* limit of computing time for one history, in seconds */
 
 struct total {
@@ -32,10 +33,11 @@ struct tally {
 	struct total kind[H_COUNT];
 	uint64_t policy[MM_POLICY_COUNT];
 	struct cover_counts cover;
+	struct w_mortality mortality;
 };
 
 static struct sim_options {
-	uint64_t first, seeds, steps, jobs, failures_max;
+	uint64_t first, seeds, steps, jobs, failures_max, die_event, die_action;
 	enum h_history history;
 	bool json;
 	const char *hashes; /* file, or NULL */
@@ -60,6 +62,15 @@ static uint64_t *actions_hash; /* by history; NULL: not requested */
 static struct world world;
 static struct runner_result result;
 
+static void mortality_add(struct w_mortality *to, const struct w_mortality *of)
+{
+	to->events += of->events;
+	to->actions += of->actions;
+	to->images += of->images;
+	to->replayed += of->replayed;
+	to->dropped += of->dropped;
+}
+
 static void history_run(void *context, uint32_t job, uint64_t seed)
 {
 	struct tally *to = &tally[job];
@@ -74,13 +85,14 @@ static void history_run(void *context, uint32_t job, uint64_t seed)
 	for (uint32_t i = 0; i < MM_POLICY_COUNT; i++)
 		to->policy[i] += counts.policy[i];
 	cover_add(&to->cover, &counts.cover);
+	mortality_add(&to->mortality, &counts.mortality);
 	if (actions_hash)
 		actions_hash[seed - opt.first] = counts.actions_hash;
 }
 
 static bool run_all(void)
 {
-	char again[160];
+	char again[200];
 	const struct runner_opts opts = {
 		.first = opt.first,
 		.seeds = opt.seeds,
@@ -91,8 +103,10 @@ static bool run_all(void)
 	};
 
 	snprintf(again, sizeof(again),
-		 "commit=" MM_COMMIT "; again: core-sim --kind %s --steps %" PRIu64 " --seed",
-		 mm_opt_choice_name(history_choices, opt.history), opt.steps);
+		 "commit=" MM_COMMIT "; again: core-sim --kind %s --die-event %" PRIu64
+		 " --die-action %" PRIu64 " --steps %" PRIu64 " --seed",
+		 mm_opt_choice_name(history_choices, opt.history), opt.die_event, opt.die_action,
+		 opt.steps);
 	return runner_run(&opts, history_run, NULL, &result);
 }
 
@@ -116,6 +130,30 @@ static uint64_t policy_of(uint32_t policy)
 	for (uint32_t i = 0; i < opt.jobs; i++)
 		n += tally[i].policy[policy];
 	return n;
+}
+
+/* A core that differs from its twin fails its history. */
+static struct w_mortality mortality_of_all(void)
+{
+	struct w_mortality sum = { 0 };
+
+	for (uint32_t i = 0; i < opt.jobs; i++)
+		mortality_add(&sum, &tally[i].mortality);
+	return sum;
+}
+
+static void report_mortality(void)
+{
+	const struct w_mortality m = mortality_of_all();
+
+	if (opt.json)
+		printf(",\"deaths\":{\"events\":%" PRIu64 ",\"actions\":%" PRIu64
+		       ",\"images\":%" PRIu64 ",\"replayed\":%" PRIu64 ",\"compared\":%" PRIu64 "}",
+		       m.events, m.actions, m.images, m.replayed, m.dropped);
+	else if (opt.die_event || opt.die_action)
+		printf("deaths after events=%" PRIu64 " between actions=%" PRIu64 " images=%" PRIu64
+		       " events replayed=%" PRIu64 " actions skipped=%" PRIu64 "\n",
+		       m.events, m.actions, m.images, m.replayed, m.dropped);
 }
 
 static void cover_of_all(struct cover_counts *ret)
@@ -190,6 +228,7 @@ static void report_json(void)
 		       h_kind_name[i], t.events, t.histories);
 	}
 	printf("}");
+	report_mortality();
 	report_cover_json();
 	printf("}\n");
 }
@@ -208,6 +247,7 @@ static void report_text(void)
 	}
 	for (uint32_t i = 0; i < MM_POLICY_COUNT; i++)
 		printf("policy %-17" PRIu32 " %14s %14" PRIu64 "\n", i, "", policy_of(i));
+	report_mortality();
 	report_cover();
 	for (uint32_t i = 0; i < result.n_failed; i++)
 		printf("failed: core-sim --kind %s --seed %" PRIu64 " --steps %" PRIu64 "\n",
@@ -272,6 +312,10 @@ static const struct mm_opt sim_opts[] = {
 	  .max = RUNNER_JOBS_MAX, .preset = "1" },
 	{ "failures", "N", "stop at so many failed histories", MM_OPT_NUMBER, AT(failures_max),
 	  .min = 1, .max = RUNNER_FAILURES_MAX, .preset = "1" },
+	{ "die-event", "P", "the core dies after one event in P, and is restored; 0: never",
+	  MM_OPT_NUMBER, AT(die_event), .preset = "0" },
+	{ "die-action", "P", "the same before one action in P", MM_OPT_NUMBER, AT(die_action),
+	  .preset = "0" },
 	{ "hashes", "FILE",
 	  "write a line for each history: its seed, and a hash of all actions of the core",
 	  MM_OPT_TEXT, AT(hashes), .otherwise = "none" },
@@ -333,6 +377,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	opt.jobs = MM_MIN(opt.jobs, MM_MAX(opt.seeds, 1));
+	h_let_die(&(struct w_odds){ opt.die_event, opt.die_action, IMAGES_EACH });
 	tally = shared_map(opt.jobs * sizeof(*tally));
 	if (opt.hashes)
 		actions_hash = shared_map(opt.seeds * sizeof(*actions_hash));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/sim/world.h"
+#include "tests/sim/mortal.h"
 
 /* acts that one act within a REPLAN counts for, because REPLANs are rare */
 #define REPLAN_COUNTS_FOR 16
@@ -125,7 +126,9 @@ static bool act_perform(struct world *w, struct w_proc *p, const struct mm_cycle
 		return copy_end(w, p, act->slot, false);
 	case MM_CYCLE_COUNT:
 		p->streamed[act->slot]++;
-		mm_core_on_streamed(w->core, p->tenant, 50000 + w_below(w, 100000));
+		w_event(w, (struct mm_event){ .kind = MM_EVENT_STREAMED,
+					      .tenant = p->tenant,
+					      .layer_ns = 50000 + w_below(w, 100000) });
 		return true;
 	}
 	return false;

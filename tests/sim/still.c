@@ -15,6 +15,7 @@
 #include "mmd/core/plan/layers.h"
 #include "mmd/core/plan/sets.h"
 #include "tests/sim/history.h"
+#include "tests/sim/mortal.h"
 
 #define STILL_TENANTS   4
 #define STILL_PHASES    3
@@ -138,8 +139,10 @@ static void engine_report(struct world *w, struct w_proc *p, struct claims *c)
 	s.kv_chunks_used = p->used_chunks;
 	s.running = c->busy && p->held >= c->need;
 	if (p->model_ready && c->busy)
-		mm_core_on_streamed(w->core, p->tenant, c->transfer_ns);
-	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
+		w_event(w, (struct mm_event){ .kind = MM_EVENT_STREAMED,
+					      .tenant = p->tenant,
+					      .layer_ns = c->transfer_ns });
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_STATS, .tenant = p->tenant, .stats = &s });
 	w_drain(w);
 }
 
@@ -370,22 +373,18 @@ static void phase_disturb(struct world *w)
 {
 	for (uint32_t i = w_below(w, 80); i; i--) {
 		struct w_proc *p = &w->proc[w_below(w, W_PROCS)];
-		uint32_t max;
 
 		if (p->used && !w_below(w, 4))
 			claims_draw(w, p);
 		if (p->used && !w_below(w, 30)) {
-			mm_core_plan_set(w->core, w->now_ns, p->tenant, (int32_t)w_below(w, 12) - 1,
-					 0, &max);
+			w_plan_set(w, p, (int32_t)w_below(w, 12) - 1, 0);
 			w_drain(w);
 		}
 		still_round(w);
 	}
 	W_FOREACH(w, p) {
-		uint32_t max;
-
 		if (p->used)
-			mm_core_plan_set(w->core, w->now_ns, p->tenant, -1, 0, &max);
+			w_plan_set(w, p, -1, 0);
 		w_drain(w);
 	}
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/world.h"
+#include "tests/sim/mortal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -248,7 +249,9 @@ static void action_perform(struct world *w, const struct mm_action *a)
 		w->kill[w->kills++] = a->tenant;
 		return;
 	case MM_ACT_CHECK_STOPPED:
-		mm_core_on_stopped_checked(w->core, w->now_ns, a->tenant, p && p->frozen);
+		w_event(w, (struct mm_event){ .kind = MM_EVENT_STOPPED_CHECKED,
+					      .tenant = a->tenant,
+					      .stopped = p && p->frozen });
 		return;
 	case MM_ACT_TENANT_FREE:
 		mm_assert(p && !p->connected);
@@ -268,7 +271,7 @@ void w_drain(struct world *w)
 	do {
 		uint32_t kick[MM_ARRAY_SIZE(w->kick)], kill[MM_ARRAY_SIZE(w->kill)];
 
-		while (mm_core_next(w->core, &a))
+		while (w_next(w, &a))
 			action_perform(w, &a);
 		if (w->check_each)
 			w_check(w);
@@ -294,7 +297,7 @@ void w_tick(struct world *w, uint64_t ns)
 	w->now_ns += ns;
 	for (uint32_t i = 0; w->now_ns >= mm_core_deadline(w->core); i++) {
 		mm_assert(i < 4); /* otherwise the event loop of the daemon would spin */
-		mm_core_on_tick(w->core, w->now_ns);
+		w_event(w, (struct mm_event){ .kind = MM_EVENT_TICK });
 		w_drain(w);
 	}
 	w_turns_check(w);
@@ -306,7 +309,7 @@ void w_xfer_up(struct world *w)
 {
 	w->xfer_up = true;
 	w_event_note(w, W_EVENT_XFER_UP, MM_NO_TENANT, NULL, 0);
-	mm_core_on_xfer_up(w->core, w->now_ns, ++w->xfer_epoch);
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_XFER_UP, .xfer_epoch = ++w->xfer_epoch });
 	w_drain(w);
 }
 
@@ -336,18 +339,18 @@ void w_xfer_kill(struct world *w, bool fault)
 	W_FOREACH(w, p)
 		w_slots_drop(p);
 	w_event_note(w, W_EVENT_XFER_DOWN, MM_NO_TENANT, NULL, 0);
-	mm_core_on_xfer_down(w->core, w->now_ns);
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_XFER_DOWN });
 	w_drain(w);
 	if (fault) {
 		w_event_note(w, W_EVENT_XFER_FAULT, MM_NO_TENANT, NULL, 0);
-		mm_core_on_xfer_fault(w->core, w->now_ns);
+		w_event(w, (struct mm_event){ .kind = MM_EVENT_XFER_FAULT });
 	}
 	w_drain(w);
 }
 
 void w_memory_error(struct world *w)
 {
-	mm_core_on_memory_error(w->core, w->now_ns);
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_MEMORY_ERROR });
 	w_drain(w);
 }
 
@@ -419,6 +422,7 @@ bool w_xfer_work(struct world *w, uint32_t among, int result)
 {
 	uint32_t i;
 	struct mm_msg job;
+	int r;
 
 	if (!w->xfer_up || !w->jobs)
 		return false;
@@ -431,7 +435,10 @@ bool w_xfer_work(struct world *w, uint32_t among, int result)
 	if (!w->xfer_up)
 		return true; /* xfer was killed during the job */
 	w_event_note(w, W_EVENT_JOB_DONE, MM_NO_TENANT, &job, result);
-	mm_assert(mm_core_on_job_done(w->core, w->now_ns, job.user_data, result) == 0);
+	r = w_event(w, (struct mm_event){ .kind = MM_EVENT_JOB_DONE,
+					  .job = { job.user_data, result } })
+		    .r;
+	mm_assert(r == 0);
 	w_drain(w);
 	return true;
 }
@@ -510,7 +517,12 @@ void w_check(struct world *w)
 void w_account_add(struct world *w, uint32_t account, uint32_t domain,
 		   const struct mm_core_quota *quota)
 {
-	mm_assert(mm_core_account_add(w->core, 1000 + account, 1000 + domain, quota) == 0);
+	int r = w_event(w,
+			(struct mm_event){ .kind = MM_EVENT_ACCOUNT_ADD,
+					   .quota = { 1000 + account, 1000 + domain, 0, *quota } })
+			.r;
+
+	mm_assert(r == 0);
 	w->account_max[account] = quota->max_pages;
 	w->domain[account] = w->domain[domain];
 }
@@ -519,7 +531,10 @@ enum mm_quota_outcome w_quota_set(struct world *w, uint32_t account,
 				  const struct mm_core_quota *quota)
 {
 	enum mm_quota_outcome outcome =
-		mm_core_quota_set(w->core, w->now_ns, 1000 + account, 0, quota);
+		(enum mm_quota_outcome)w_event(
+			w, (struct mm_event){ .kind = MM_EVENT_QUOTA_SET,
+					      .quota = { 1000 + account, 0, 0, *quota } })
+			.r;
 
 	if (outcome == MM_QUOTA_APPLIED || outcome == MM_QUOTA_DEFERRED)
 		w->account_max[account] = quota->max_pages;

