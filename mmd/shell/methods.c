@@ -11,6 +11,7 @@
 #include "libclient/support/json.h"
 #include "libclient/protocol/xplan.h"
 #include "mmd/explain/explain.h"
+#include "mmd/shell/doctor.h"
 #include "mmd/shell/shell.h"
 #include "mmd/shell/swap.h"
 
@@ -771,8 +772,13 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 }
 
 const struct mm_rpc_method mm_admin_methods[] = {
-	{ "status", status_show },     { "pool.show", pool_show },
-	{ "plan.show", plan_show },    { "plan.why", plan_why },
-	{ "plan.set", plan_set },      { "quota.show", mm_quota_show },
-	{ "quota.set", mm_quota_set }, { NULL, NULL },
+	{ "status", status_show },
+	{ "pool.show", pool_show },
+	{ "plan.show", plan_show },
+	{ "plan.why", plan_why },
+	{ "plan.set", plan_set },
+	{ "quota.show", mm_quota_show },
+	{ "quota.set", mm_quota_set },
+	{ "doctor", mm_doctor_show },
+	{ NULL, NULL },
 };

@@ -3,8 +3,8 @@
  * methods - what the operator may request over the admin socket
  *
  * Concept:   A table of JSON-RPC methods: status, pool.show, plan.show, plan.set; quota.show and
- *            quota.set are in quota.c. Keys of the answers carry their units and are never renamed;
- *            mmctl(1) lists them.
+ *            quota.set are in quota.c, doctor is in doctor.c. Keys of the answers carry their units
+ *            and are never renamed; mmctl(1) lists them.
  * Threading: core's thread.
  */
 #pragma once

@@ -23,7 +23,8 @@ from programs import BIN, TOP, last_line, limit, one_thread, wait_until
 PROGRAMS = {
     "mmd": [[]],
     "mmctl": [[], ["status"], ["pool", "show"], ["plan", "show"], ["plan", "set"], ["devices"], ["footprint"],
-              ["quota", "show"], ["quota", "set"], ["quota"], ["plan"], ["wait"]],
+              ["quota", "show"], ["quota", "set"], ["quota"], ["plan"], ["wait"],
+              ["doctor"]],
     "mmserve": [[]],
     "mmbench": [[], ["serve"], ["serve", "--models", "x"], ["serve", "--profile", "gh200-96"],
                 ["steps"], ["decide"], ["hostile"]],

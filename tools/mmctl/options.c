@@ -129,6 +129,14 @@ static const struct mm_opt wait_options[] = {
 	{ .name = NULL },
 };
 
+static const struct mm_opt doctor_options[] = {
+	{ .name = "host",
+	  .help = "only what needs no mmd: kernel, limits, file systems",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(host_only) },
+	{ .name = NULL },
+};
+
 static const struct mm_opt footprint_options[] = {
 	{ .name = "models",
 	  .value = "FILE",
@@ -186,6 +194,11 @@ static const char text_wait[] =
 	" its pages. Status 3, with the reason, when it is not ready in time, and at once"
 	" where waiting is of no use (permission denied, not a socket of mmd). With "
 	"--json it prints ready (true) and waited_s.";
+
+static const char text_doctor[] =
+	"A line for each check: ok; note, where nothing is wrong, but something is not enforced or "
+	"not known here; warn; fail. Behind a line stands what to do. It changes nothing. Status 1 "
+	"if a check has failed; 3 where mmd cannot be reached, after the checks of the host.";
 
 static const char text_words[] =
 	"MODEL is a tenant's name or id; ids are unique on all devices, and a process "
@@ -249,6 +262,12 @@ static const struct mm_opt_command commands[] = {
 			 .summary = "until mmd is there and ready",
 			 .text = text_wait,
 			 .sets = { { wait_options, 0 } } },
+	[MMCTL_DOCTOR] = { .name = "doctor",
+			   .arguments = "",
+			   .summary = "checks mmd, its processes and this host, and says what to "
+				      "do",
+			   .text = text_doctor,
+			   .sets = { { doctor_options, 0 } } },
 };
 static_assert(MM_ARRAY_SIZE(commands) == MMCTL_COMMANDS, "a row for each command");
 

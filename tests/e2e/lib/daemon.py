@@ -269,9 +269,12 @@ class Daemon:
         """Right now: every page in one state, and all of them there."""
         states = self.page_states()
         assert sum(states.values()) == self.pool_pages(), states
+        failed = [check for check in self.rpc("doctor")["checks"] if check["result"] == "fail"]
+        assert not failed, failed
 
     def check_idle(self):
-        """After the last tenant left: all pages free, no fd more than at the start."""
+        """After the last tenant left: books in order, all pages free, no fd more than at the start."""
+        self.check_accounts()
         wait_until(lambda: self.free_pages() == self.pool_pages(), 10,
                    f"pages to become free: {self.page_states()}")
         wait_until(lambda: not self.pids("load"), 10, "loads to end")
