@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-kill -9 of tenants, of xfer and of load at random moments inside one long run each.
+kill -9 of tenants, of xfer and of load at random moments inside one long run each; then all at once.
 
 Whatever is killed: bystanders' tokens stay what they are, every page is accounted for at any time and
 free at the end, and nothing hangs. The number of kills is MM_CHAOS_KILLS.
 """
 
+import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
 
 import models
 from daemon import alive, role_of
-from programs import PATIENT, SANITIZE, LONG, check_report, last_line, wait_until
+from programs import BIN, PATIENT, SANITIZE, LONG, check_report, last_line, limit, wait_until
 from tenant import make_requests, plain_tokens
 
-KILLS = int(os.environ.get("MM_CHAOS_KILLS", (10 if SANITIZE else 50) * (20 if LONG else 1)))
+KILLS = int(os.environ.get("MM_CHAOS_KILLS", (8 if SANITIZE else 40) * (25 if LONG else 1)))
+NO_CORE_KILLS = ["--no-core-kills"]  # until a core that dies is followed by another one
 
 
 class Bystander:
@@ -195,3 +198,17 @@ def test_kill_everything(root, start, serve, model_dirs, rng, policy):
     for victim in victims.values():
         victim.kill()
     wait_until(lambda: d.pids("xfer"), 20, "xfer to be started again")
+
+
+def test_all_at_once(seed):
+    """mmbench chaos: kills, hostile tenants of other users, faults of the device, all at the same time."""
+    done = subprocess.run([str(BIN / "mmbench"), "chaos", "--seconds", str(60 if LONG else 2 if SANITIZE else 4), "--seed",
+                           str(seed), *NO_CORE_KILLS, "--json"], capture_output=True, text=True, check=False,
+                          timeout=limit(400))
+    assert done.stdout, done.stderr
+    result = json.loads(done.stdout)
+    print(result)
+    assert done.returncode == 0, result["first"]
+    assert result["token_mismatches"] == result["pages_leaked"] == result["foreign_bytes_read"] == 0
+    assert result["tenant_kills"] + result["kills_missed"] >= 4 and result["xfer_kills"] >= 1
+    assert result["hostile_acts"] > 0 and result["tokens"] > 0 and result["pages_read"] >= 1536

@@ -27,7 +27,7 @@ PROGRAMS = {
               ["doctor"]],
     "mmserve": [[]],
     "mmbench": [[], ["serve"], ["serve", "--models", "x"], ["serve", "--profile", "gh200-96"],
-                ["steps"], ["decide"], ["hostile"]],
+                ["steps"], ["decide"], ["hostile"], ["chaos"]],
     "gpubench": [[]],
     "mmsim": [[]],
     "mmevaluate": [[]],

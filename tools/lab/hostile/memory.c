@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Acts about pages and turns: acknowledged never, early and twice; kept, wanted without end. */
+/* Acts about pages: acknowledged never, early and twice; kept, wanted without end. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -10,8 +10,7 @@
 #include "libclient/support/clock.h"
 #include "tools/lab/hostile/groups.h"
 
-#define PAGES   4
-#define TURN_NS (20 * MM_NS_PER_MS)
+#define PAGES 4
 
 /* Opens a connection and takes a few pages, which others may hold for now. */
 static int pages_open(struct mm_stage *stage, struct mm_raw *raw)
@@ -149,38 +148,6 @@ static enum mm_act_outcome act_release_twice(struct mm_stage *stage)
 	return outcome; /* its other pages go with its process */
 }
 
-/* Two turns are wanted; the first is never given back. */
-static enum mm_act_outcome act_turn_kept(struct mm_stage *stage)
-{
-	struct mm_raw keeper, other = { .sock = -1 };
-	enum mm_act_outcome outcome = MM_ACT_FAILED;
-	struct mm_msg event;
-	int r = mm_act_open(stage, &keeper);
-
-	if (!r)
-		r = mm_act_open(stage, &other);
-	if (!r)
-		r = mm_raw_op(&keeper, MM_OP_TURN_JOIN, MM_TURN_QUANTUM, TURN_NS, 0, 0);
-	if (!r)
-		r = mm_raw_op(&other, MM_OP_TURN_JOIN, MM_TURN_QUANTUM, TURN_NS, 0, 0);
-	if (!r)
-		r = mm_raw_op(&keeper, MM_OP_TURN_WANT, 0, 0, 0, 0);
-	if (!r)
-		r = mm_raw_await(&keeper, MM_EV_TURN_BEGIN, &event, MM_RAW_WAIT_NS);
-	if (!r)
-		r = mm_raw_op(&other, MM_OP_TURN_WANT, 0, 0, 0, 0);
-	if (!r)
-		r = mm_raw_await(&other, MM_EV_TURN_BEGIN, &event, 3 * MM_RAW_WAIT_NS);
-	if (!r)
-		outcome = MM_ACT_TAKEN;
-	else
-		mm_act_fail(stage, "the other's turn: %s", strerror(-r));
-	mm_raw_bye(&keeper);
-	mm_raw_bye(&other);
-	mm_act_done(stage, &other, outcome);
-	return mm_act_done(stage, &keeper, outcome);
-}
-
 /* Never reads an event: they pile up until there is no room for them. */
 static enum mm_act_outcome act_events_unread(struct mm_stage *stage)
 {
@@ -276,11 +243,6 @@ const struct mm_act mm_acts_memory[] = {
 	  .expected = MM_ACT_ENDED,
 	  .reason = "protocol",
 	  .alone = true },
-	{ .name = "turn-kept",
-	  .text = "never gives its turn back",
-	  .run = act_turn_kept,
-	  .expected = MM_ACT_TAKEN,
-	  .slow = true },
 	{ .name = "events-unread",
 	  .text = "never reads an event",
 	  .run = act_events_unread,

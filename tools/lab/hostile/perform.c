@@ -2,7 +2,6 @@
 #include "tools/lab/hostile/perform.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include "libclient/base/random.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
+#include "tools/lab/hostile/user.h"
 
 #define TOGETHER    16 /* rounds of one act in one process */
 #define TOGETHER_NS (100 * MM_NS_PER_MS)
@@ -180,30 +180,13 @@ static size_t act_pick(const struct mm_performer_opts *opts, uint64_t *random)
 	}
 }
 
-static int user_become(uint32_t uid)
-{
-	if (!uid || geteuid() != 0)
-		return 0;
-	return setgroups(0, NULL) < 0 || setgid(uid) < 0 || setuid(uid) < 0 ? -errno : 0;
-}
-
 _Noreturn static void performer_main(struct mm_performance *shared,
 				     const struct mm_performer_opts *opts, pid_t parent)
 {
 	uint64_t random = mm_random_seed(opts->seed, 'a', 'c');
-	sigset_t none;
 
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	setpgid(0, 0);
-	if (!(opts->act && opts->act->ours) && user_become(opts->uid))
-		_exit(1);
-	/* A change of user takes both away. */
-	prctl(PR_SET_DUMPABLE, 1);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	mm_user_become(opts->act && opts->act->ours ? 0 : opts->uid, parent);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (getppid() != parent)
-		_exit(1);
 	shared->stage = (struct mm_stage){ .socket = opts->socket,
 					   .scratch = opts->scratch,
 					   .random = mm_random_next(&random),

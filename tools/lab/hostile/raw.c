@@ -105,6 +105,17 @@ void mm_raw_drop_fds(struct mm_raw *raw)
 	raw->n_fds = 0;
 }
 
+void mm_raw_drop_page(struct mm_raw *raw, uint32_t page)
+{
+	for (uint32_t i = raw->n_fds; i-- > 0;) {
+		if (raw->page[i] != page)
+			continue;
+		close(raw->fd[i]);
+		raw->fd[i] = raw->fd[--raw->n_fds];
+		raw->page[i] = raw->page[raw->n_fds];
+	}
+}
+
 void mm_raw_done(struct mm_raw *raw)
 {
 	if (raw->tenant)
@@ -147,10 +158,23 @@ static bool ring_is_full(const struct mm_raw *raw)
 	       MM_SQ_SLOTS;
 }
 
+/* Acknowledges the last batch once there is room for it. */
+static void ack_pay(struct mm_raw *raw)
+{
+	const struct mm_msg ack = { .opcode = MM_OP_FDS_ACK, .arg = { raw->owes_ack } };
+
+	if (!raw->owes_ack || ring_is_full(raw))
+		return;
+	raw->owes_ack = 0;
+	mm_raw_put(raw, &ack);
+	mm_sock_doorbell(raw->sock);
+}
+
 int mm_raw_push(struct mm_raw *raw, const struct mm_msg *msg)
 {
 	const uint64_t deadline_ns = mm_deadline_ns(MM_RAW_WAIT_NS);
 
+	ack_pay(raw);
 	while (ring_is_full(raw)) {
 		struct pollfd p = { .fd = raw->sock, .events = POLLIN };
 
@@ -161,6 +185,7 @@ int mm_raw_push(struct mm_raw *raw, const struct mm_msg *msg)
 		if (mm_now_ns() > deadline_ns)
 			return -ETIMEDOUT;
 		poll(&p, 1, NAP_MS);
+		ack_pay(raw);
 	}
 	mm_raw_put(raw, msg);
 	mm_raw_bell(raw);
@@ -179,8 +204,6 @@ int mm_raw_op(struct mm_raw *raw, enum mm_op op, uint64_t a, uint64_t b, uint64_
 static void raw_take_batch(struct mm_raw *raw, const struct mm_fd_batch *batch, const int *fds,
 			   size_t n)
 {
-	const struct mm_msg ack = { .opcode = MM_OP_FDS_ACK, .arg = { batch->seq } };
-
 	for (size_t i = 0; i < n; i++) {
 		if (raw->n_fds == MM_RAW_FDS_MAX) {
 			close(fds[i]);
@@ -190,10 +213,9 @@ static void raw_take_batch(struct mm_raw *raw, const struct mm_fd_batch *batch, 
 		raw->fd[raw->n_fds++] = fds[i];
 	}
 	raw->batches = batch->seq;
-	if (raw->acks && !ring_is_full(raw)) {
-		mm_raw_put(raw, &ack);
-		mm_sock_doorbell(raw->sock);
-	}
+	if (raw->acks)
+		raw->owes_ack = batch->seq;
+	ack_pay(raw);
 }
 
 void mm_raw_drain(struct mm_raw *raw)
@@ -228,6 +250,7 @@ int mm_raw_pop(struct mm_raw *raw, struct mm_msg *ret_event)
 	uint64_t words[MM_MSG_WORDS];
 
 	mm_raw_drain(raw);
+	ack_pay(raw);
 	if (tail == raw->head)
 		return 0;
 	for (size_t i = 0; i < MM_MSG_WORDS; i++)

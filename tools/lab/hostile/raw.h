@@ -32,6 +32,7 @@ struct mm_raw {
 	uint64_t batches;          /* number of the last batch that came */
 	bool ended;                /* mmd has ended the connection */
 	char reason[MM_END_BYTES]; /* and said so, or "" */
+	uint64_t owes_ack;         /* the batch that it acknowledges next; 0: none */
 	bool acks;                 /* each batch is acknowledged when it comes */
 	uint64_t operations;       /* messages sent and requests pushed */
 };
@@ -94,6 +95,9 @@ int mm_raw_ping(struct mm_raw *raw, uint64_t timeout_ns);
 
 /* Declares so many chunks of a page each and waits until all are granted. Return: 0; negative. */
 int mm_raw_take_pages(struct mm_raw *raw, uint32_t pages, uint64_t timeout_ns);
+
+/* Closes the fds of one page. */
+void mm_raw_drop_page(struct mm_raw *raw, uint32_t page);
 
 /* Closes the fds that came. */
 void mm_raw_drop_fds(struct mm_raw *raw);

@@ -6,6 +6,7 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/options.h"
+#include "tools/lab/mmbench/chaos.h"
 #include "tools/lab/mmbench/decide.h"
 #include "tools/lab/mmbench/hostile.h"
 #include "tools/lab/mmbench/serve.h"
@@ -18,6 +19,7 @@ struct mmbench {
 	struct mm_bench_steps_opts steps;
 	struct mm_decide_line decide;
 	struct mm_hostile_opts hostile;
+	struct mm_chaos_opts chaos;
 };
 
 /* Two commands are called "serve": --models on the line says that it is the first. */
@@ -27,6 +29,7 @@ enum mmbench_command {
 	COMMAND_STEPS,
 	COMMAND_DECIDE,
 	COMMAND_HOSTILE,
+	COMMAND_CHAOS,
 	COMMANDS
 };
 
@@ -81,6 +84,17 @@ static const struct mm_opt_command mmbench_commands[COMMANDS] = {
 			"another outcome than expected, that a token differed, or that a page was "
 			"not free at the end.",
 		.sets = { { mm_hostile_options, offsetof(struct mmbench, hostile) } },
+	},
+	[COMMAND_CHAOS] = {
+		.name = "chaos",
+		.arguments = "",
+		.summary = "everything wrong at once: kills, hostile tenants, faults of the device",
+		.text = "Engines whose tokens are all checked and tenants that look at every byte "
+			"of their pages share an mmd on a software GPU with hostile tenants, while "
+			"tenants, xfer and core are killed, plans change and the device fails. "
+			"Status 1 also says that a token differed, a page was not free at the end "
+			"or had bytes of others, or an honest connection ended.",
+		.sets = { { mm_chaos_options, offsetof(struct mmbench, chaos) } },
 	},
 };
 
@@ -201,6 +215,8 @@ static int command_run(const struct mmbench *m, size_t command)
 		return mm_bench_steps(&m->steps);
 	case COMMAND_HOSTILE:
 		return mm_bench_hostile(&m->hostile);
+	case COMMAND_CHAOS:
+		return mm_bench_chaos(&m->chaos);
 	default:
 		return mm_bench_decide(&m->decide);
 	}

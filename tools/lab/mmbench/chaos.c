@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/mmbench/chaos.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libclient/base/base.h"
+#include "libclient/base/percentile.h"
+#include "libclient/base/random.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/json.h"
+#include "tools/lab/hostile/busy.h"
+#include "tools/lab/hostile/canary.h"
+#include "tools/lab/hostile/perform.h"
+#include "tools/lab/mmbench/arena.h"
+#include "tools/lab/mmbench/chaos_report.h"
+#include "tools/lab/mmbench/honest.h"
+#include "tools/lab/mmbench/report.h"
+
+#define ENGINES      3 /* the last of them is killed now and then */
+#define VICTIM       (ENGINES - 1)
+#define CANARIES     4
+#define HOSTILES_MAX 16
+#define LAYERS       8
+#define POOL_BYTES   (UINT64_C(24) << 20)
+#define PAGE_BYTES   (UINT64_C(16) << 10)
+#define HONEST_BYTES (UINT64_C(14) << 20)
+#define CANARY_PAGES 48
+#define FLOOD_NS     (20 * MM_NS_PER_MS)
+#define PATIENCE_NS  (180 * MM_NS_PER_S)
+#define CALM_MAX_S   12
+#define GAPS_MAX     2000000
+#define GAPS_LEAST   100
+#define HOSTILE_UID  61001
+#define CANARY_UID   62001
+#define READER_UID   63001
+
+/* A copy and a scrub of each xfer fail, late enough for it to have proven itself. */
+#define FAILS "cuMemcpyHtoDAsync:150000:719,cuMemsetD32Async:5000:719"
+
+enum deed_kind { DEED_TENANT, DEED_XFER, DEED_CORE, DEED_PLAN, DEED_DEVICE, DEED_KINDS };
+
+/* So many of each a second. */
+static const double deed_rates[DEED_KINDS] = { [DEED_TENANT] = 2.0,
+					       [DEED_XFER] = 0.5,
+					       [DEED_CORE] = 0.5,
+					       [DEED_PLAN] = 4,
+					       [DEED_DEVICE] = 0.5 };
+
+struct deed {
+	double at_s;
+	enum deed_kind kind;
+};
+
+struct chaos {
+	struct mm_chaos_opts opts;
+	struct mm_arena arena;
+	struct mm_honest engine[ENGINES];
+	struct mm_canary canary[CANARIES];
+	struct mm_canary_opts canary_opts[CANARIES];
+	struct mm_performer hostile[HOSTILES_MAX];
+	struct mm_act_tally tally[MM_ACTS_MAX];
+	struct mm_raw witness;
+	struct deed *deed;
+	size_t n_deeds;
+	uint64_t random;
+	uint64_t begun_ns, ended_ns, calm_ns, calmed_ns;
+	double share; /* of processors, that the hostile tenants took */
+	struct mm_chaos_result result;
+};
+
+/* ---- what happens when ---- */
+
+static int deed_compare(const void *a, const void *b)
+{
+	const struct deed *x = a, *y = b;
+
+	return (x->at_s > y->at_s) - (x->at_s < y->at_s);
+}
+
+static int deeds_draw(struct chaos *c)
+{
+	size_t room = 0;
+
+	for (size_t kind = 0; kind < DEED_KINDS; kind++)
+		room += (size_t)(deed_rates[kind] * c->opts.seconds) + 1;
+	c->deed = calloc(room, sizeof(*c->deed));
+	if (!c->deed)
+		return -ENOMEM;
+	for (size_t kind = 0; kind < DEED_KINDS; kind++) {
+		const size_t n = (size_t)(deed_rates[kind] * c->opts.seconds) + 1;
+
+		if (kind == DEED_CORE && c->opts.no_core_kills)
+			continue;
+		for (size_t i = 0; i < n; i++)
+			c->deed[c->n_deeds++] = (struct deed){
+				.at_s = mm_random_unit(&c->random) * c->opts.seconds,
+				.kind = (enum deed_kind)kind,
+			};
+	}
+	qsort(c->deed, c->n_deeds, sizeof(*c->deed), deed_compare);
+	return 0;
+}
+
+/* ---- who takes part ---- */
+
+static int engines_poll(struct chaos *c)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < ENGINES && r >= 0; i++) {
+		char why[MM_SERVE_ERROR_BYTES];
+
+		r = mm_honest_poll(&c->engine[i], why);
+		if (r == -ECHILD) {
+			c->result.engine_ends++;
+			mm_chaos_note(&c->result, "%s", why);
+		}
+		if (r == -ECHILD || r == -ENODATA)
+			r = mm_honest_start(&c->engine[i], c->arena.err);
+	}
+	return r < 0 ? r : 0;
+}
+
+static void canaries_poll(struct chaos *c)
+{
+	for (size_t i = 0; i < CANARIES; i++) {
+		int status = mm_canary_wait(&c->canary[i], 0);
+
+		if (status == -1)
+			continue;
+		c->result.canary_ends++;
+		mm_chaos_note(&c->result, "canary %zu: its connection ended: %s", i,
+			      c->canary[i].counts->reason);
+		mm_canary_start(&c->canary[i], &c->canary_opts[i]);
+	}
+}
+
+static int chaos_wait(struct chaos *c, uint64_t until_ns, bool canaries)
+{
+	int r = 0;
+
+	while (!r && mm_now_ns() < until_ns) {
+		r = mm_arena_pause(&c->arena, 5);
+		if (!r)
+			r = engines_poll(c);
+		if (canaries)
+			canaries_poll(c);
+	}
+	return r;
+}
+
+static int engines_start(struct chaos *c)
+{
+	char name[24];
+	int r = 0;
+
+	for (size_t i = 0; i < ENGINES && !r; i++) {
+		snprintf(name, sizeof(name), i == VICTIM ? "victim" : "honest-%zu", i);
+		r = mm_honest_init(&c->engine[i], &c->arena, name, c->opts.seed + i, c->arena.err);
+		if (!r)
+			r = mm_honest_start(&c->engine[i], c->arena.err);
+	}
+	for (uint64_t by_ns = mm_now_ns() + PATIENCE_NS; !r && mm_now_ns() < by_ns;) {
+		size_t ready = 0;
+
+		r = chaos_wait(c, mm_now_ns() + 20 * MM_NS_PER_MS, false);
+		for (size_t i = 0; i < ENGINES; i++)
+			ready += c->engine[i].ready;
+		if (ready == ENGINES)
+			return r;
+	}
+	return r ? r : -ETIMEDOUT;
+}
+
+static int others_start(struct chaos *c)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < CANARIES && !r; i++) {
+		c->canary_opts[i] = (struct mm_canary_opts){ .socket = c->arena.mmd.socket,
+							     .seed = c->opts.seed + i,
+							     .uid = CANARY_UID + i,
+							     .pages = CANARY_PAGES };
+		r = mm_canary_start(&c->canary[i], &c->canary_opts[i]);
+	}
+	for (uint32_t i = 0; i < c->opts.hostiles && !r; i++) {
+		const struct mm_performer_opts opts = { .socket = c->arena.mmd.socket,
+							.scratch = c->arena.scratch,
+							.seed = c->opts.seed + i,
+							.flood_ns = FLOOD_NS,
+							.uid = HOSTILE_UID + i,
+							.slow = true };
+
+		r = mm_performer_start(&c->hostile[i], &opts);
+	}
+	return r;
+}
+
+/* Ends them, and takes their counts. */
+static void others_stop(struct chaos *c)
+{
+	uint64_t cpu_ns = 0;
+
+	for (uint32_t i = 0; i < c->opts.hostiles; i++)
+		if (c->hostile[i].shared)
+			__atomic_store_n(&c->hostile[i].shared->stop, 1, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < CANARIES; i++)
+		mm_canary_stop(&c->canary[i], PATIENCE_NS);
+	for (uint32_t i = 0; i < c->opts.hostiles; i++) {
+		mm_performer_stop(&c->hostile[i], PATIENCE_NS);
+		cpu_ns += c->hostile[i].cpu_ns;
+		if (c->hostile[i].shared)
+			mm_tally_add(c->tally, c->hostile[i].shared->tally);
+	}
+	c->share = (double)cpu_ns / (double)(mm_now_ns() - c->begun_ns);
+}
+
+/* ---- kills ---- */
+
+/* The process of that role. Return: 0: there is none now. */
+static pid_t role_find(const struct chaos *c, const char *role)
+{
+	char path[64], line[4096], word[32];
+	mm_cleanup(mm_close_file) FILE *children = NULL;
+	int pid;
+
+	snprintf(word, sizeof(word), "--role=%s", role);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)c->arena.mmd.child.pid,
+		 (int)c->arena.mmd.child.pid);
+	children = fopen(path, "re");
+	while (children && fscanf(children, "%d", &pid) == 1) {
+		mm_cleanup(mm_close_file) FILE *file = NULL;
+		size_t n = 0;
+
+		snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+		file = fopen(path, "re");
+		if (file)
+			n = fread(line, 1, sizeof(line) - 1, file);
+		line[n] = '\0';
+		for (size_t at = 0; at < n; at += strlen(line + at) + 1)
+			if (!strcmp(line + at, word))
+				return pid;
+	}
+	return 0;
+}
+
+static bool role_kill(struct chaos *c, const char *role)
+{
+	const pid_t pid = role_find(c, role);
+
+	if (pid && kill(pid, SIGKILL) == 0)
+		return true;
+	c->result.kills_missed++;
+	return false;
+}
+
+static void tenant_kill(struct chaos *c)
+{
+	const size_t i = mm_random_below(&c->random, CANARIES);
+
+	if (mm_random_below(&c->random, 4) == 0) {
+		if (mm_child_ended(&c->engine[VICTIM].child))
+			return;
+		mm_honest_stop(&c->engine[VICTIM]);
+		mm_honest_start(&c->engine[VICTIM], c->arena.err);
+	} else if (mm_canary_kill(&c->canary[i])) {
+		mm_canary_start(&c->canary[i], &c->canary_opts[i]);
+	} else {
+		c->result.kills_missed++;
+		return;
+	}
+	c->result.tenant_kills++;
+}
+
+/* Waits until the next xfer serves. Return: 0; negative errno. */
+static int xfer_await(struct chaos *c, pid_t old)
+{
+	const uint64_t by_ns = mm_now_ns() + PATIENCE_NS;
+	int r = 0;
+
+	while (!r && mm_now_ns() < by_ns) {
+		mm_cleanup(mm_json_done) json_t *status = NULL;
+		const json_t *xfer;
+
+		r = mm_arena_request(&c->arena, "status", NULL, &status);
+		xfer = json_object_get(status, "xfer");
+		if (!r && json_is_true(json_object_get(xfer, "proven")) &&
+		    (pid_t)mm_json_u64(xfer, "pid") != old)
+			return 0;
+		if (!r)
+			r = chaos_wait(c, mm_now_ns() + 1, true);
+	}
+	return r ? r : -ETIMEDOUT;
+}
+
+static int xfer_kill(struct chaos *c)
+{
+	const pid_t old = role_find(c, "xfer");
+	const uint64_t at_ns = mm_now_ns();
+	int r;
+
+	if (!role_kill(c, "xfer"))
+		return 0;
+	c->result.xfer_kills++;
+	r = xfer_await(c, old);
+	if (!r)
+		mm_series_add(&c->result.xfer_recovery_ms, (double)(mm_now_ns() - at_ns) / 1e6);
+	return r;
+}
+
+/* Asks until there is an answer. Return: 0; negative errno. */
+static int witness_ask(struct chaos *c)
+{
+	int r = c->witness.tenant ? mm_raw_ping(&c->witness, PATIENCE_NS) : -ECONNRESET;
+
+	if (r == -ECONNRESET) {
+		if (c->witness.tenant && !c->result.witness_ends++)
+			mm_chaos_note(&c->result, "a connection that only asks has ended: %s",
+				      c->witness.reason);
+		mm_raw_done(&c->witness);
+		r = mm_raw_open(&c->witness, c->arena.mmd.socket, "witness", MM_FEAT_RESUME);
+	}
+	if (r) {
+		int stop = mm_arena_pause(&c->arena, 0);
+
+		r = stop ? stop : r;
+		if (!stop)
+			snprintf(c->arena.err, sizeof(c->arena.err), "no answer: %s", strerror(-r));
+	}
+	return r;
+}
+
+static int core_kill(struct chaos *c)
+{
+	const uint64_t at_ns = mm_now_ns();
+	int r;
+
+	if (!role_kill(c, "core"))
+		return 0;
+	c->result.core_kills++;
+	r = witness_ask(c);
+	if (!r)
+		mm_series_add(&c->result.recovery_ms, (double)(mm_now_ns() - at_ns) / 1e6);
+	return r;
+}
+
+/* ---- what else happens ---- */
+
+/* Sets a plan of one of the engines. It may be refused: then there is no room, or no model. */
+static int plan_put(struct chaos *c)
+{
+	const char *name = c->engine[mm_random_below(&c->random, VICTIM)].name;
+	mm_cleanup(mm_json_done) json_t *done = NULL;
+	json_t *params = json_pack("{s:s,s:i,s:i}", "name", name, "layers",
+				   (int)mm_random_below(&c->random, LAYERS - 1), "slots",
+				   1 + (int)mm_random_below(&c->random, 2));
+	int r = mm_arena_request(&c->arena, "plan.set", params, &done);
+
+	c->result.plan_changes += r == 0;
+	return r == -EREMOTEIO ? 0 : r;
+}
+
+/* Something that the device says, as its driver would. */
+static int device_fault(struct chaos *c)
+{
+	static const char *const lines[] = { "xid 94", "xid 31", "sbe", "xid 13", "xid 94" };
+	char path[MM_ARENA_PATH_BYTES + 16];
+	mm_cleanup(mm_close_file) FILE *events = NULL;
+
+	snprintf(path, sizeof(path), "%s/events", c->arena.gpu);
+	events = fopen(path, "ae");
+	if (events &&
+	    fprintf(events, "%s\n", lines[mm_random_below(&c->random, MM_ARRAY_SIZE(lines))]) > 0)
+		c->result.driver_faults++;
+	return 0;
+}
+
+static int deed_do(struct chaos *c, enum deed_kind kind)
+{
+	switch (kind) {
+	case DEED_TENANT:
+		tenant_kill(c);
+		return 0;
+	case DEED_XFER:
+		return xfer_kill(c);
+	case DEED_CORE:
+		return core_kill(c);
+	case DEED_PLAN:
+		return plan_put(c);
+	case DEED_DEVICE:
+		return device_fault(c);
+	case DEED_KINDS:
+		break;
+	}
+	return 0;
+}
+
+static void chaos_progress(const struct chaos *c, size_t done)
+{
+	static uint64_t last_ns;
+
+	if (!isatty(STDERR_FILENO) || mm_now_ns() - last_ns < 100 * MM_NS_PER_MS)
+		return;
+	last_ns = mm_now_ns();
+	fprintf(stderr,
+		"\r%5.1f s, %zu of %zu deeds; killed %" PRIu64 " tenants, %" PRIu64
+		" xfers, %" PRIu64 " cores   ",
+		(double)(last_ns - c->begun_ns) / 1e9, done, c->n_deeds, c->result.tenant_kills,
+		c->result.xfer_kills, c->result.core_kills);
+}
+
+static int deeds_do(struct chaos *c)
+{
+	int r = 0;
+
+	c->begun_ns = mm_now_ns();
+	for (size_t i = 0; i < c->n_deeds && !r; i++) {
+		const uint64_t at_ns = c->begun_ns + (uint64_t)(c->deed[i].at_s * 1e9);
+
+		chaos_progress(c, i);
+		r = chaos_wait(c, MM_MAX(at_ns, mm_now_ns() + 1), true);
+		if (!r)
+			r = deed_do(c, c->deed[i].kind);
+	}
+	if (!r)
+		r = chaos_wait(c, c->begun_ns + (uint64_t)(c->opts.seconds * 1e9), true);
+	c->ended_ns = mm_now_ns();
+	if (isatty(STDERR_FILENO))
+		fputc('\n', stderr);
+	return r;
+}
+
+/* ---- afterwards ---- */
+
+/* The engines alone, beside loops that take what the hostile tenants took. */
+static int chaos_calm(struct chaos *c)
+{
+	const double seconds = MM_MIN((double)CALM_MAX_S, MM_MAX(c->opts.seconds / 6, 1));
+	struct mm_busy busy;
+	int r = mm_busy_start(&busy, c->share);
+
+	c->calm_ns = mm_now_ns();
+	if (!r)
+		r = chaos_wait(c, c->calm_ns + (uint64_t)(seconds * 1e9), false);
+	c->calmed_ns = mm_now_ns();
+	mm_busy_stop(&busy);
+	return r;
+}
+
+static size_t steps_gather(const struct chaos *c, uint64_t from_ns, uint64_t to_ns, double *gap)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < VICTIM; i++)
+		n += mm_honest_gaps(&c->engine[i], from_ns, to_ns, gap + n, GAPS_MAX - n);
+	return n;
+}
+
+static void steps_compare(struct chaos *c)
+{
+	mm_cleanup(mm_free_ptr) double *wild = calloc(GAPS_MAX, sizeof(*wild));
+	mm_cleanup(mm_free_ptr) double *calm = calloc(GAPS_MAX, sizeof(*calm));
+	size_t n, m;
+
+	if (!wild || !calm)
+		return;
+	n = steps_gather(c, c->begun_ns, c->ended_ns, wild);
+	m = steps_gather(c, c->calm_ns, c->calmed_ns, calm);
+	if (n < GAPS_LEAST || m < GAPS_LEAST)
+		return;
+	c->result.step_p50_ratio = mm_percentile(wild, n, 50) / mm_percentile(calm, m, 50);
+	c->result.stall_p99_ratio = mm_percentile(wild, n, 99) / mm_percentile(calm, m, 99);
+}
+
+static void counts_take(struct chaos *c)
+{
+	struct mm_chaos_result *r = &c->result;
+
+	for (size_t i = 0; i < ENGINES; i++) {
+		r->tokens += c->engine[i].tokens;
+		r->token_mismatches += c->engine[i].mismatches;
+		r->refused += c->engine[i].refused;
+	}
+	for (size_t i = 0; i < MM_ACTS_MAX; i++) {
+		const struct mm_act_tally *t = &c->tally[i];
+
+		r->hostile_acts += t->operations;
+		r->hostile_rounds += t->rounds;
+		r->hostile_unexpected += t->unexpected;
+		if (t->unexpected)
+			mm_chaos_note(r, "act %s: %s", mm_act_at(i)->name, t->text);
+	}
+	for (size_t i = 0; i < CANARIES && c->canary[i].counts; i++) {
+		r->pages_read += c->canary[i].counts->pages_read;
+		r->foreign_bytes += c->canary[i].counts->foreign_bytes;
+		r->lost_bytes += c->canary[i].counts->lost_bytes;
+	}
+}
+
+/* Another user takes every page that there is and reads it. */
+static int pages_read_all(struct chaos *c)
+{
+	const struct mm_canary_opts opts = { .socket = c->arena.mmd.socket,
+					     .seed = c->opts.seed,
+					     .uid = READER_UID,
+					     .pages = (uint32_t)(POOL_BYTES / PAGE_BYTES),
+					     .once = true };
+	struct mm_canary reader = { 0 };
+	int r = mm_canary_start(&reader, &opts);
+
+	if (!r && mm_canary_wait(&reader, PATIENCE_NS) == -1)
+		r = -ETIMEDOUT;
+	if (!r) {
+		c->result.pages_read += reader.counts->pages_read;
+		c->result.foreign_bytes += reader.counts->foreign_bytes;
+	}
+	mm_canary_done(&reader);
+	return r;
+}
+
+/* Faults that made an xfer fail by itself. */
+static void xfer_faults_count(struct chaos *c)
+{
+	mm_cleanup(mm_json_done) json_t *status = NULL;
+	uint64_t restarts;
+
+	if (mm_arena_request(&c->arena, "status", NULL, &status))
+		return;
+	restarts = mm_json_u64(json_object_get(status, "xfer"), "restarts");
+	c->result.driver_faults +=
+		restarts > c->result.xfer_kills ? restarts - c->result.xfer_kills : 0;
+}
+
+static int chaos_end(struct chaos *c)
+{
+	int r;
+
+	others_stop(c);
+	r = chaos_calm(c);
+	xfer_faults_count(c);
+	for (size_t i = 0; i < ENGINES; i++)
+		mm_honest_stop(&c->engine[i]);
+	mm_raw_bye(&c->witness);
+	mm_raw_done(&c->witness);
+	if (!r)
+		r = mm_arena_drain(&c->arena, PATIENCE_NS, &c->result.pages_leaked);
+	if (!r)
+		r = pages_read_all(c);
+	if (!r)
+		r = mm_arena_drain(&c->arena, PATIENCE_NS, &c->result.pages_leaked);
+	counts_take(c);
+	steps_compare(c);
+	return r;
+}
+
+static int chaos_run(struct chaos *c)
+{
+	const struct mm_arena_opts arena = { .keep_dir = c->opts.keep_dir,
+					     .pool_bytes = POOL_BYTES,
+					     .page_bytes = PAGE_BYTES,
+					     .honest_bytes = HONEST_BYTES,
+					     .seed = c->opts.seed,
+					     .fail = FAILS };
+	int r = mm_arena_open(&c->arena, &arena);
+
+	if (!r)
+		r = deeds_draw(c);
+	if (!r)
+		r = engines_start(c);
+	if (!r)
+		r = witness_ask(c);
+	if (!r)
+		r = others_start(c);
+	if (!r)
+		r = deeds_do(c);
+	if (!r)
+		r = chaos_end(c);
+	if (r)
+		fprintf(stderr, "mmbench: %s\n", *c->arena.err ? c->arena.err : strerror(-r));
+	return r;
+}
+
+static void chaos_put(struct chaos **chaos)
+{
+	struct chaos *c = *chaos;
+
+	if (!c)
+		return;
+	for (size_t i = 0; i < HOSTILES_MAX; i++)
+		mm_performer_done(&c->hostile[i]);
+	for (size_t i = 0; i < CANARIES; i++)
+		mm_canary_done(&c->canary[i]);
+	for (size_t i = 0; i < ENGINES; i++)
+		mm_honest_done(&c->engine[i]);
+	mm_raw_done(&c->witness);
+	mm_arena_close(&c->arena);
+	mm_chaos_result_done(&c->result);
+	free(c->deed);
+	free(c);
+}
+
+int mm_bench_chaos(const struct mm_chaos_opts *opts)
+{
+	mm_cleanup(chaos_put) struct chaos *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c) {
+		fputs("mmbench: out of memory\n", stderr);
+		return MM_EXIT_FAILED;
+	}
+	c->opts = *opts;
+	c->random = mm_random_seed(opts->seed, 'd', 'e');
+	c->result.seed = opts->seed;
+	c->result.seconds = opts->seconds;
+	r = chaos_run(c);
+	if (r)
+		return MM_EXIT_FAILED;
+	if (!opts->json)
+		mm_chaos_print(&c->result);
+	r = mm_report_end(opts->json ? mm_chaos_print_json(&c->result) : 0);
+	return r || !mm_chaos_is_clean(&c->result) ? MM_EXIT_FAILED : MM_EXIT_DONE;
+}
+
+/* ---- options ---- */
+
+#define AT(field) MM_OPT_AT(struct mm_chaos_opts, field)
+
+const struct mm_opt mm_chaos_options[] = {
+	{ "seconds", "S", "of chaos; what comes before and behind it is not in them", MM_OPT_REAL,
+	  AT(seconds), .preset = "120", .least = 1, .most = 86400, .unit = "s" },
+	{ "seed", "N", "of all that is drawn", MM_OPT_NUMBER, AT(seed), .preset = "1",
+	  .max = UINT32_MAX },
+	{ "hostiles", "N", "hostile tenants at one time", MM_OPT_NUMBER, AT(hostiles),
+	  .max = HOSTILES_MAX, .preset = "3" },
+	{ "no-core-kills", NULL, "core is not killed", MM_OPT_FLAG, AT(no_core_kills) },
+	{ "keep", "DIR", "leave logs and outputs in DIR", MM_OPT_TEXT, AT(keep_dir) },
+	{ "json", NULL, "print one JSON object instead of sentences", MM_OPT_FLAG, AT(json) },
+	{ 0 },
+};

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chaos - `mmbench chaos`: everything wrong at once, beside honest tenants
+ *
+ * Concept:   Honest engines whose tokens are all checked, canaries that look at every byte of every
+ *            page, and hostile tenants share an mmd on the software GPU, while tenants, xfer and
+ *            core are killed, plans change and the device fails. What happens when is drawn from
+ *            the seed before it begins. In the end every page has to be free, and is read once more
+ *            for what others have written.
+ * Threading: one thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libclient/support/options.h"
+
+struct mm_chaos_opts {
+	double seconds;
+	uint64_t seed;
+	uint32_t hostiles;  /* hostile tenants at one time */
+	bool no_core_kills; /* core lives */
+	const char *keep_dir;
+	bool json;
+};
+
+extern const struct mm_opt mm_chaos_options[]; /* into struct mm_chaos_opts */
+
+/* The subcommand. Return: the exit status. */
+int mm_bench_chaos(const struct mm_chaos_opts *opts);
