@@ -162,6 +162,8 @@ void mm_outbox_resume(struct mm_outbox *box, struct mm_outbox_kept *kept, int so
 		budget->used += batch->count;
 	if (box->maybe_sent)
 		kept->batch_state = MM_BATCH_DUE;
+	/* The predecessor may have pushed events and died before it rang. */
+	box->bell = true;
 }
 
 static void batch_end(struct mm_outbox *box)

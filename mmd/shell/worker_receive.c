@@ -93,8 +93,8 @@ static int message_finish(struct mm_pool *pool)
 
 /*
  * Receives and handles a message. While pages are being created it stays in the socket until keeper
- * holds their fds: if core dies before, its successor receives it again. Return: 0; -EAGAIN: there
- * is none, or it must stay; other negative errno.
+ * holds their fds: if core dies before, its successor receives it again (tests/model/recreate.pml).
+ * Return: 0; -EAGAIN: there is none, or it must stay; other negative errno.
  */
 static int message_receive(struct mm_pool *pool)
 {

@@ -30,7 +30,7 @@
  * @switch DROP_FIRST events: the item of an event is dropped before it is pushed
  * @switch ACK_LOST goes_on: the head of the requests is published before the book has their effect
  * @switch ACK_ONCE heard: an acknowledgement that comes again breaks the protocol (mm_outbox_ack())
- * @switch NO_BELL goes_on: after a restart no doorbell is rung
+ * @switch NO_BELL goes_on: after a restart no doorbell is rung (mm_outbox_resume())
  */
 #define PAGES   3
 #ifdef LONG

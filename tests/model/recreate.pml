@@ -18,13 +18,16 @@
  *
  * @switch NO_RECREATE domains: the proof of a tenant's death alone makes a page FREE
  * @switch NO_DROP no_doubt: keeper is not asked to drop the fd
- * @switch NO_ACK no_doubt: RECREATE is pushed before keeper has acknowledged that (R3)
- * @switch NO_CLOSE no_doubt: core does not close its own fd before the push (job_send())
+ * @switch NO_ACK no_doubt: RECREATE is pushed before keeper has acknowledged that (R3: job_send())
+ * @switch NO_CLOSE no_doubt: core does not close its own fd before the push (mm_worker_job())
  * @switch NO_UNMAP no_doubt: xfer does not unmap what it had (job_run_recreate())
  * @switch NO_AGAIN no_doubt: for a job that is issued again to a new xfer, nothing is dropped
- * @switch PUSH_TWICE no_doubt: after a restart the job is pushed though the ring has it (R8)
- * @switch NO_HOLD kept: the completion is journaled before keeper was sent the fd (R2)
+ * @switch PUSH_TWICE no_doubt: after a restart the job is pushed though the ring has it (R8:
+ *	mm_pushed_adopt())
+ * @switch NO_HOLD kept: the completion is journaled before keeper was sent the fd (R2:
+ *	job_pages_collect())
  * @switch NO_PEEK goes_on: xfer's message with the fd is consumed before keeper was sent it
+ *	(message_receive())
  * @switch HEAD_FIRST goes_on: the ring's head is published before the completion is journaled (R11)
  * @switch NO_EOF no_doubt: keeper starts another core before it has read what the one before sent
  * @switch COMPLETE_FIRST goes_on: xfer completes the job before it sends the fd
