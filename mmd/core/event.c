@@ -136,6 +136,9 @@ void mm_core_event(struct mm_core *c, const struct mm_event *e, struct mm_event_
 
 /* ---- packed ---- */
 
+/* Each of the three modes has its own code, without questions about the mode. */
+#define WALK inline __attribute__((always_inline))
+
 /*
  * One walk over the fields of an event counts, writes or reads them. Everything is in words of 8
  * bytes, so that lists are aligned and no byte is left over.
@@ -149,7 +152,7 @@ struct walk {
 };
 
 /* Returns the word as it was written, or @value: the one to be written. */
-static uint64_t walk_word(struct walk *w, uint64_t value)
+static WALK uint64_t walk_word(struct walk *w, uint64_t value)
 {
 	const size_t at = w->n++;
 
@@ -163,13 +166,13 @@ static uint64_t walk_word(struct walk *w, uint64_t value)
 	return 0;
 }
 
-static void walk_u64(struct walk *w, uint64_t *value)
+static WALK void walk_u64(struct walk *w, uint64_t *value)
 {
 	*value = walk_word(w, *value);
 }
 
 /* A word that is at most @max. */
-static uint64_t walk_bounded(struct walk *w, uint64_t value, uint64_t max)
+static WALK uint64_t walk_bounded(struct walk *w, uint64_t value, uint64_t max)
 {
 	uint64_t got = walk_word(w, value);
 
@@ -179,23 +182,23 @@ static uint64_t walk_bounded(struct walk *w, uint64_t value, uint64_t max)
 	return 0;
 }
 
-static void walk_u32(struct walk *w, uint32_t *value)
+static WALK void walk_u32(struct walk *w, uint32_t *value)
 {
 	*value = (uint32_t)walk_bounded(w, *value, UINT32_MAX);
 }
 
-static void walk_i32(struct walk *w, int32_t *value)
+static WALK void walk_i32(struct walk *w, int32_t *value)
 {
 	*value = (int32_t)walk_bounded(w, (uint32_t)*value, UINT32_MAX);
 }
 
-static void walk_bool(struct walk *w, bool *value)
+static WALK void walk_bool(struct walk *w, bool *value)
 {
 	*value = walk_bounded(w, *value, 1) != 0;
 }
 
 /* Walks over @bytes, a multiple of 8. Returns where they are when they are read; else NULL. */
-static const void *walk_bytes(struct walk *w, const void *bytes_at, size_t bytes)
+static WALK const void *walk_bytes(struct walk *w, const void *bytes_at, size_t bytes)
 {
 	const size_t at = w->n, words = bytes / 8;
 
@@ -210,7 +213,7 @@ static const void *walk_bytes(struct walk *w, const void *bytes_at, size_t bytes
 	return NULL;
 }
 
-static void walk_msg(struct walk *w, struct mm_msg *msg)
+static WALK void walk_msg(struct walk *w, struct mm_msg *msg)
 {
 	const void *at = walk_bytes(w, msg, sizeof(*msg));
 
@@ -218,7 +221,7 @@ static void walk_msg(struct walk *w, struct mm_msg *msg)
 		memcpy(msg, at, sizeof(*msg));
 }
 
-static void walk_quota(struct walk *w, struct mm_core_quota *q)
+static WALK void walk_quota(struct walk *w, struct mm_core_quota *q)
 {
 	walk_u64(w, &q->min_pages);
 	walk_u64(w, &q->max_pages);
@@ -231,7 +234,7 @@ static void walk_quota(struct walk *w, struct mm_core_quota *q)
 	walk_u64(w, &q->goal_tpot_ns);
 }
 
-static void walk_rank(struct walk *w, struct mm_core_rank *rank)
+static WALK void walk_rank(struct walk *w, struct mm_core_rank *rank)
 {
 	walk_u32(w, &rank->offer);
 	walk_u32(w, &rank->most);
@@ -276,8 +279,8 @@ static_assert(sizeof(struct mm_tenant_stats) ==
 	      "these are all");
 
 /* Statistics without the zeros behind the weights. */
-static void walk_stats(struct walk *w, const struct mm_tenant_stats *stats,
-		       struct mm_tenant_stats *ret)
+static WALK void walk_stats(struct walk *w, const struct mm_tenant_stats *stats,
+			    struct mm_tenant_stats *ret)
 {
 	const bool reads = w->mode == WALK_READS;
 	uint64_t value = 0, used;
@@ -299,7 +302,7 @@ static void walk_stats(struct walk *w, const struct mm_tenant_stats *stats,
 }
 
 /* The request and its list, which mm_c_request_handle() never sees. */
-static void walk_swap(struct walk *w, struct mm_event *e)
+static WALK void walk_swap(struct walk *w, struct mm_event *e)
 {
 	const void *at;
 
@@ -313,7 +316,7 @@ static void walk_swap(struct walk *w, struct mm_event *e)
 		e->pieces = at;
 }
 
-static void walk_model(struct walk *w, struct mm_event *e)
+static WALK void walk_model(struct walk *w, struct mm_event *e)
 {
 	const void *at;
 
@@ -326,7 +329,7 @@ static void walk_model(struct walk *w, struct mm_event *e)
 }
 
 /* Walks over the arguments of the event's kind. @stats: WALK_READS: room for statistics. */
-static void walk_arguments(struct walk *w, struct mm_event *e, struct mm_tenant_stats *stats)
+static WALK void walk_arguments(struct walk *w, struct mm_event *e, struct mm_tenant_stats *stats)
 {
 	switch (e->kind) {
 	case MM_EVENT_XFER_UP:
@@ -384,7 +387,7 @@ static void walk_arguments(struct walk *w, struct mm_event *e, struct mm_tenant_
 	}
 }
 
-static void walk_event(struct walk *w, struct mm_event *e, struct mm_tenant_stats *stats)
+static WALK void walk_event(struct walk *w, struct mm_event *e, struct mm_tenant_stats *stats)
 {
 	e->kind = (enum mm_event_kind)walk_bounded(w, e->kind, MM_EVENT_KINDS - 1);
 	walk_u32(w, &e->tenant);

@@ -75,18 +75,20 @@ int mm_journal_append(struct mm_journal *journal, const struct mm_journal_record
 {
 	struct mm_journal_head *head = journal->head;
 	struct journal_record r = {
-		.bytes = (uint32_t)(sizeof(r) + mm_event_bytes(event)),
 		.flags = record->skipped ? FLAG_SKIPPED : 0,
 		.seq = record->seq,
 		.performed = record->performed,
 		.place = record->place,
 		.position = record->position,
 	};
+	const uint64_t left = journal->room - head->used;
 	unsigned char *to = head->records + head->used;
 
-	if (r.bytes > journal->room - head->used)
+	/* How long an event is, is computed only where that matters. */
+	if (left < sizeof(r) + MM_EVENT_BYTES_MAX &&
+	    (left < sizeof(r) || left - sizeof(r) < mm_event_bytes(event)))
 		return MM_E_FULL;
-	mm_event_pack(event, to + sizeof(r));
+	r.bytes = (uint32_t)(sizeof(r) + mm_event_pack(event, to + sizeof(r)));
 	r.checksum = record_checksum(&r, to + sizeof(r));
 	memcpy(to, &r, sizeof(r));
 	/* The event has happened now. */

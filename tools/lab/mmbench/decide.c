@@ -72,6 +72,8 @@ const struct mm_opt mm_decide_options[] = {
 	{ "seed", "N", "of the load", MM_OPT_NUMBER, AT(load.seed), .preset = "1" },
 	{ "runs", "N", "of the same: of each event the least time counts", NUMBER(1, 100),
 	  AT(load.runs), .preset = "3" },
+	{ "journal", NULL, "again with a journal and images, as mmd keeps them: what they cost",
+	  MM_OPT_FLAG, AT(load.journal) },
 	{ "json", NULL, "print one JSON object instead of the tables", MM_OPT_FLAG, AT(json) },
 	{ 0 },
 };
@@ -151,13 +153,34 @@ static json_t *point_json(const struct decide *d, uint32_t i)
 		"decide_share", r->decide_share, "decide_references", decide_references(r));
 }
 
+/* The same of a step: its time with all that is decided in it, for all tenants. */
+static double step_kept_ratio(const struct decide *d, const struct mm_decide_result *r)
+{
+	const double step_ns = (double)d->step_ns;
+
+	return (step_ns + r->kept_ratio * per_step(r)) / (step_ns + per_step(r));
+}
+
+static json_t *journal_json(const struct decide *d, const struct mm_decide_result *r)
+{
+	return json_pack("{sf sf sf sf sf sf sf}", "step_ratio", step_kept_ratio(d, r),
+			 "events_ratio", r->journal_ratio, "p50_ratio", r->journal_p50_ratio,
+			 "with_images_ratio", r->kept_ratio, "image_ns", r->image_ns, "image_bytes",
+			 r->image_bytes, "events_per_image", r->image_events);
+}
+
 static int decide_report_json(const struct decide *d)
 {
 	mm_cleanup(mm_json_done) json_t *all = NULL;
 	json_t *list = json_array();
 
-	for (uint32_t i = 0; i < d->line.points; i++)
-		json_array_append_new(list, point_json(d, i));
+	for (uint32_t i = 0; i < d->line.points; i++) {
+		json_t *point = point_json(d, i);
+
+		if (d->line.load.journal)
+			mm_json_put(point, "journal", journal_json(d, &d->result[i]));
+		json_array_append_new(list, point);
+	}
 	all = json_pack("{si ss ss ss sI sI sI so}", "schema", 1, "commit", MM_COMMIT, "profile",
 			d->line.profile, "shape", d->line.shape, "shortest_step_ns",
 			(json_int_t)d->step_ns, "layers", (json_int_t)d->line.load.layers,
@@ -200,6 +223,20 @@ static void report_decisions(const struct decide *d)
 	printf("logarithms: mm_value_ln() as often as it takes as long, timed beside\n");
 }
 
+static void report_journal(const struct decide *d)
+{
+	printf("\nwith a journal and images, over without:\n%7s %9s %9s %12s %10s %9s %10s %12s\n",
+	       "tenants", "events", "p50", "with images", "of a step", "image us", "image KiB",
+	       "events/image");
+	for (uint32_t i = 0; i < d->line.points; i++) {
+		const struct mm_decide_result *r = &d->result[i];
+
+		printf("%7u %9.3f %9.3f %12.3f %10.5f %9.1f %10.0f %12.0f\n", d->line.tenants[i],
+		       r->journal_ratio, r->journal_p50_ratio, r->kept_ratio, step_kept_ratio(d, r),
+		       r->image_ns / 1e3, r->image_bytes / 1024, r->image_events);
+	}
+}
+
 static void decide_report_text(const struct decide *d)
 {
 	printf("shortest step: %s on %s, one token of one sequence: %.3f ms\n", d->line.shape,
@@ -220,6 +257,8 @@ static void decide_report_text(const struct decide *d)
 		       (unsigned long long)r->plan_changes);
 	}
 	report_decisions(d);
+	if (d->line.load.journal)
+		report_journal(d);
 	for (uint32_t i = 0; i < d->line.points; i++)
 		if (d->line.tenants[i] == 8 || d->line.points == 1)
 			report_kinds(d, i);

@@ -15,6 +15,7 @@
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/policy.h"
 #include "mmd/core/market/value.h"
+#include "tools/lab/mmbench/decide_kept.h"
 
 #define PAGE_BYTES    (UINT64_C(16) << 20)
 #define CHUNKS_MAX    64 /* chunks of a tenant's arena */
@@ -63,7 +64,8 @@ struct load {
 	uint64_t decided_ns;            /* when the core decided last */
 	struct mm_market_memory memory; /* of the decision that is repeated, and its targets */
 	struct mm_targets targets;
-	int64_t logarithms; /* their sum, so that the compiler computes them */
+	struct mm_decide_kept *kept; /* NULL: the core is not kept */
+	int64_t logarithms;          /* their sum, so that the compiler computes them */
 };
 
 static uint64_t random_below(struct load *l, uint64_t n)
@@ -134,12 +136,46 @@ static void call_enter(struct load *l, const struct load_call *call)
 	}
 }
 
+/* The same as an event, which is written down before. */
+static void call_enter_kept(struct load *l, const struct load_call *call)
+{
+	struct mm_event e = { .kind = MM_EVENT_REQUEST,
+			      .tenant = call->tenant,
+			      .now_ns = l->now_ns };
+
+	switch (call->kind) {
+	case MM_DECIDE_STATS:
+		e.kind = MM_EVENT_STATS;
+		e.stats = call->stats;
+		break;
+	case MM_DECIDE_JOB:
+		e.kind = MM_EVENT_JOB_DONE;
+		e.job.id = call->msg.user_data;
+		break;
+	case MM_DECIDE_LINK:
+		e.kind = MM_EVENT_STREAMED;
+		e.layer_ns = l->opts->layer_pages * l->opts->page_ns;
+		break;
+	case MM_DECIDE_TICK:
+		e.kind = MM_EVENT_TICK;
+		break;
+	default:
+		e.msg = call->msg;
+	}
+	mm_decide_kept_event(l->kept, l->core, &e);
+}
+
 static void actions_perform(struct load *l);
 
 static void actions_take(struct load *l)
 {
-	while (l->actions < ACTIONS_MAX && mm_core_next(l->core, &l->action[l->actions]))
+	uint64_t none = 0, *performed = l->kept ? &l->kept->performed : &none;
+
+	while (l->actions < ACTIONS_MAX && mm_core_next(l->core, &l->action[l->actions])) {
 		l->actions++;
+		/* A successor must not see this later than the action. */
+		__atomic_store_n(performed, *performed + 1, __ATOMIC_RELEASE);
+	}
 }
 
 /* ---- a decision alone ---- */
@@ -185,7 +221,10 @@ static void call_make(struct load *l, const struct load_call *call)
 {
 	uint64_t began = real_ns(), ns;
 
-	call_enter(l, call);
+	if (l->kept)
+		call_enter_kept(l, call);
+	else
+		call_enter(l, call);
 	actions_take(l);
 	(void)mm_core_deadline(l->core);
 	ns = real_ns() - began;
@@ -195,8 +234,11 @@ static void call_make(struct load *l, const struct load_call *call)
 		ns = MM_MIN(MM_MAX(ns, 1), UINT32_MAX);
 		l->took[i] = l->took[i] ? MM_MIN(l->took[i], (uint32_t)ns) : (uint32_t)ns;
 		l->kind[i] = (uint8_t)call->kind;
-		decision_note(l);
+		if (!l->kept)
+			decision_note(l);
 	}
+	if (l->kept)
+		mm_decide_kept_image(l->kept, l->core, real_ns() - began);
 	l->timed++;
 	actions_perform(l);
 }
@@ -491,6 +533,8 @@ static int decide_load_run(struct load *l)
 	l->result->steps = l->result->decisions = 0;
 	l->timed = 0;
 	l->warm = l->opts->events / 10;
+	if (l->kept)
+		l->kept->images = l->kept->image_ns = 0;
 	while (l->timed < l->warm + l->opts->events)
 		go_on(l);
 	mm_core_check(l->core);
@@ -525,8 +569,12 @@ static int run_once(const struct load *all)
 	l.targets.tenant = calloc(opts->tenants, sizeof(*l.targets.tenant));
 	if (l.engine && l.heap && l.job && l.action && l.targets.tenant)
 		r = mm_core_create(&core, &l.core);
+	if (!r && l.kept)
+		r = mm_decide_kept_begin(l.kept, l.core);
 	if (!r)
 		r = decide_load_run(&l);
+	if (l.kept)
+		mm_decide_kept_done(l.kept);
 	mm_core_destroy(l.core);
 	free(l.targets.tenant);
 	free(l.action);
@@ -536,26 +584,68 @@ static int run_once(const struct load *all)
 	return r;
 }
 
+/* Compares the events of runs with a journal to those without. */
+static void kept_compare(const struct mm_decide_kept *kept, const uint32_t *took, uint64_t events,
+			 struct mm_decide_result *ret)
+{
+	const double runs_ns = ret->total_ns;
+	struct mm_histogram all = { 0 };
+	double total_ns = 0;
+
+	for (uint64_t i = 0; i < events; i++) {
+		mm_histogram_add(&all, took[i], 1);
+		total_ns += took[i];
+	}
+	ret->journal_ratio = total_ns / runs_ns;
+	ret->journal_p50_ratio = (double)mm_histogram_percentile(&all, 50) /
+				 (double)mm_histogram_percentile(&ret->all, 50);
+	ret->kept_ratio = (total_ns + (double)kept->image_ns) / runs_ns;
+	ret->image_ns = kept->images ? (double)kept->image_ns / (double)kept->images : 0;
+	ret->image_bytes = (double)kept->image_bytes;
+	ret->image_events = (double)events / (double)MM_MAX(kept->images, 1);
+}
+
+/* The load with a journal, and without beside it, so that both have the same neighbours. */
+static int load_runs(struct load *l, uint32_t *took_kept)
+{
+	struct mm_decide_kept kept = { 0 };
+	struct load with = *l;
+	int r = 0;
+
+	with.took = took_kept;
+	with.kept = &kept;
+	for (uint32_t i = 0; i < l->opts->runs && !r; i++) {
+		r = run_once(l);
+		if (!r && l->opts->journal)
+			r = run_once(&with);
+	}
+	if (r)
+		return r;
+	for (uint64_t i = 0; i < l->opts->events; i++) {
+		mm_histogram_add(&l->result->all, l->took[i], 1);
+		mm_histogram_add(&l->result->kind[l->kind[i]], l->took[i], 1);
+		l->result->total_ns += l->took[i];
+	}
+	if (l->opts->journal)
+		kept_compare(&kept, took_kept, l->opts->events, l->result);
+	return 0;
+}
+
 int mm_decide_run(const struct mm_decide_opts *opts, struct mm_decide_result *ret)
 {
 	struct load l = { .opts = opts, .result = ret };
-	int r = 0;
+	uint32_t *took_kept = calloc(opts->events, sizeof(*took_kept));
+	int r = -ENOMEM;
 
 	*ret = (struct mm_decide_result){ 0 };
 	l.took = calloc(opts->events, sizeof(*l.took));
 	l.kind = calloc(opts->events, sizeof(*l.kind));
-	if (!l.took || !l.kind)
-		r = -ENOMEM;
-	for (uint32_t i = 0; i < opts->runs && !r; i++)
-		r = run_once(&l);
-	for (uint64_t i = 0; i < opts->events && !r; i++) {
-		mm_histogram_add(&ret->all, l.took[i], 1);
-		mm_histogram_add(&ret->kind[l.kind[i]], l.took[i], 1);
-		ret->total_ns += l.took[i];
-	}
+	if (l.took && l.kind && took_kept)
+		r = load_runs(&l, took_kept);
 	if (ret->decide.n && ret->total_ns > 0)
 		ret->decide_share = (double)mm_histogram_percentile(&ret->decide, 50) *
 				    (double)ret->decisions / ret->total_ns;
+	free(took_kept);
 	free(l.took);
 	free(l.kind);
 	return r;

@@ -36,6 +36,7 @@ struct mm_decide_opts {
 	/* repetitions of the same load; the least time of each event counts, to leave out noise */
 	uint32_t runs;
 	enum mm_policy policy;
+	bool journal; /* run it again with a journal and images (decide_kept.h) */
 };
 
 /* Evaluations of a logarithm in one sample of the reference. */
@@ -50,6 +51,12 @@ struct mm_decide_result {
 	uint64_t decisions;                             /* of one run, in that time */
 	/* ns of decisions that were repeated on the same views, and of the reference beside them */
 	struct mm_histogram decide, reference;
+	/*
+	 * With a journal: over without, of the time of all events, of the median event, and of all
+	 * events with the images; nanoseconds and bytes of an image, and events between two.
+	 */
+	double journal_ratio, journal_p50_ratio, kept_ratio;
+	double image_ns, image_bytes, image_events;
 	double decide_share; /* part of total_ns that decisions of the median length take */
 };
 
