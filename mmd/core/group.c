@@ -362,12 +362,15 @@ static bool arenas_read(struct mm_group *g, uint32_t *ret_demands, uint32_t *ret
 		ret_reclaims[r - g->rank] = r->kv.reclaims;
 		any = any || arenas_differ(&r->kv, &now);
 	}
+	if (!any)
+		return false;
+	g->settling = true;
 	FOREACH_RANK(g, r)
 		mm_core_kv(r->core, r->tenant, &r->kv);
 	g->mapped_more = false;
 	if (!g->chunks_max)
 		arenas_begin(g);
-	return any;
+	return true;
 }
 
 /* Returns whether orders were given, which may have changed something again. */
@@ -376,6 +379,8 @@ static bool group_settle_once(struct mm_group *g, uint64_t now_ns)
 	uint32_t demands[MM_GROUP_RANKS_MAX], reclaims[MM_GROUP_RANKS_MAX];
 	struct mm_core_rank order[MM_GROUP_RANKS_MAX];
 	bool anew;
+
+	bool any;
 
 	if (!arenas_read(g, demands, reclaims))
 		return false;
@@ -392,7 +397,9 @@ static bool group_settle_once(struct mm_group *g, uint64_t now_ns)
 	offers_order(g, order);
 	denials_order(g, order);
 	reclaims_order(g, reclaims, order);
-	return orders_give(g, now_ns, order);
+	any = orders_give(g, now_ns, order);
+	g->settling = false;
+	return any;
 }
 
 bool mm_group_settle(struct mm_group *g, uint64_t now_ns)
@@ -403,4 +410,84 @@ bool mm_group_settle(struct mm_group *g, uint64_t now_ns)
 		if (!group_settle_once(g, now_ns))
 			return false;
 	return true;
+}
+
+/* ---- going on in another process ---- */
+
+/* Reads word @i of all arenas. False: a rank has none. */
+static bool word_resume(struct mm_group *g, uint32_t i)
+{
+	uint64_t any = 0, all = UINT64_MAX, drops = 0;
+
+	FOREACH_RANK(g, r) {
+		struct mm_core_kv kv;
+
+		if (!mm_core_kv(r->core, r->tenant, &kv) || !kv.chunks_max)
+			return false;
+		r->held[i] = kv.map[i];
+		r->mapped[i] &= kv.map[i];
+		r->drops[i] &= kv.map[i];
+		any |= kv.map[i];
+		all &= kv.map[i];
+		drops |= r->drops[i];
+	}
+	g->usable[i] &= any;
+	/* A chunk that was usable and that a rank lacks was released there. */
+	g->given[i] = ((g->given[i] & ~(g->usable[i] & ~all)) | (any & ~g->usable[i])) & ~drops;
+	for (; drops; drops &= drops - 1) {
+		const uint32_t chunk = i * 64 + (uint32_t)__builtin_ctzll(drops);
+
+		FOREACH_RANK(g, r)
+			r->drops[i] &= ~bit_of(chunk);
+		chunk_drop(g, chunk);
+	}
+	for (all &= g->usable[i]; all; all &= all - 1)
+		all_send(g, MM_EV_GROUP_USABLE, i * 64 + (uint32_t)__builtin_ctzll(all));
+	return true;
+}
+
+/*
+ * If it was being settled, demands and reclaims may have been read and not used: they count as new.
+ */
+static void figures_resume(struct mm_group *g)
+{
+	uint32_t wanted = 0;
+
+	FOREACH_RANK(g, r) {
+		struct mm_core_kv kv;
+
+		if (!mm_core_kv(r->core, r->tenant, &kv))
+			continue;
+		wanted = MM_MAX(wanted, kv.wanted);
+		if (g->settling)
+			r->kv.reclaims = kv.reclaims - 1;
+		r->order = (struct mm_core_rank){ .offer = MM_NO_CHUNK, .most = UINT32_MAX };
+	}
+	if (g->settling && g->chunks_max)
+		g->wanted = MM_MIN(wanted, g->chunks_max);
+	g->settling = false;
+}
+
+void mm_group_resume(struct mm_group *g, const struct mm_group_calls *calls, void *context)
+{
+	g->calls = calls;
+	g->context = context;
+	g->joined = 0;
+	FOREACH_RANK(g, r) {
+		if (r->core)
+			g->joined++;
+		else
+			rank_clear(r);
+	}
+	/* The last rank was being added. */
+	if (g->joined < g->size && !g->over)
+		g->complete = false;
+	if (!g->complete || g->over)
+		return;
+	all_send(g, MM_EV_GROUP_READY, g->size);
+	for (uint32_t i = 0; i < g->words; i++)
+		if (!word_resume(g, i))
+			return;
+	figures_resume(g);
+	g->mapped_more = true;
 }

@@ -23,6 +23,8 @@
  *            demanding one chunk more than that rank holds, since more would be of no use.
  * Reclaim:   If a core reclaims chunks from its rank, each other rank must release as many, by the
  *            same deadline.
+ * Restart:   The struct may lie in memory that outlives its process (mm_group_resume()). Its state
+ *            stands there before anything of it is sent.
  * Ownership: The caller owns struct mm_group, and removes a rank before its core frees the tenant.
  * Threading: core thread only. No allocation.
  */
@@ -68,6 +70,7 @@ struct mm_group {
 	uint64_t given[MM_GROUP_WORDS];
 	uint64_t usable[MM_GROUP_WORDS]; /* were given to all, and somebody holds them still */
 	bool mapped_more;                /* ranks have mapped chunks since it settled */
+	bool settling; /* it is being settled: not all that was read has been used yet */
 	struct mm_group_rank rank[MM_GROUP_RANKS_MAX];
 	const struct mm_group_calls *calls;
 	void *context;
@@ -89,6 +92,14 @@ void mm_group_remove(struct mm_group *group, uint64_t now_ns, uint32_t rank);
 
 /* A rank has mapped a chunk. 0; MM_E_PROTOCOL: it does not hold it. */
 int mm_group_on_mapped(struct mm_group *group, uint32_t rank, uint64_t chunk);
+
+/*
+ * Goes on with a group whose process was killed at any moment: all is as that left it, except that
+ * the caller has set the core of each rank that there is, and of no other. What was under way is
+ * found out again from the arenas. Events that may have been sent are sent again; whoever knows of
+ * them takes them for nothing.
+ */
+void mm_group_resume(struct mm_group *group, const struct mm_group_calls *calls, void *context);
 
 /*
  * Reads the arenas of all ranks, and gives new orders where they changed, a number of times; the

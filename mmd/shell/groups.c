@@ -15,13 +15,11 @@
 #include "mmd/shell/shell.h"
 
 struct mm_shell_group {
-	struct mm_group group;
-	uint32_t index; /* in struct mm_groups */
-	uint64_t account;
-	char name[MM_GROUP_NAME_BYTES + 1];
+	struct mm_group_kept *kept;
+	struct mm_group *group;  /* in kept */
+	uint32_t index;          /* in struct mm_groups */
 	struct mm_region region; /* only the fd is kept */
 	struct mm_session *session[MM_GROUP_RANKS_MAX];
-	char end_text[MM_END_BYTES]; /* why the ranks end */
 };
 
 /* ---- what the group calls ---- */
@@ -96,7 +94,8 @@ static struct mm_shell_group *group_find(struct mm_shell *shell, uint64_t accoun
 	for (uint32_t i = 0; i < MM_GROUPS_MAX; i++) {
 		struct mm_shell_group *g = shell->groups.group[i];
 
-		if (g && !g->group.over && g->account == account && strcmp(g->name, name) == 0)
+		if (g && !g->group->over && g->kept->account == account &&
+		    strcmp(g->kept->name, name) == 0)
 			return g;
 	}
 	return NULL;
@@ -111,7 +110,7 @@ static int place_find(struct mm_shell *shell, uint64_t account, uint32_t *ret_in
 		if (!shell->groups.group[i])
 			index = MM_MIN(index, i);
 		else
-			of_account += shell->groups.group[i]->account == account;
+			of_account += shell->groups.group[i]->kept->account == account;
 	}
 	*ret_index = index;
 	if (of_account >= MM_GROUPS_ACCOUNT_MAX)
@@ -119,11 +118,32 @@ static int place_find(struct mm_shell *shell, uint64_t account, uint32_t *ret_in
 	return index < MM_GROUPS_MAX ? 0 : -EUSERS;
 }
 
+static struct mm_held_name region_name(uint32_t index)
+{
+	return (struct mm_held_name){ .kind = MM_HELD_GROUP, .id = index };
+}
+
 static void shell_group_free(struct mm_shell *shell, struct mm_shell_group *g)
 {
 	shell->groups.group[g->index] = NULL;
+	mm_kept_publish(&g->kept->used, 0u);
+	mm_kept_release(g->kept, sizeof(*g->kept));
+	mm_held_drop(&shell->held, region_name(g->index), false);
 	mm_region_done(&g->region);
 	free(g);
+}
+
+static struct mm_shell_group *shell_group_alloc(struct mm_shell *shell, uint32_t index)
+{
+	struct mm_shell_group *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	g->index = index;
+	g->kept = &shell->kept.front->group[index];
+	g->group = &g->kept->group;
+	g->region = MM_REGION_NULL;
+	return g;
 }
 
 static int shell_group_new(struct mm_session *s, const struct join *join,
@@ -135,7 +155,7 @@ static int shell_group_new(struct mm_session *s, const struct join *join,
 
 	if (r < 0)
 		return r;
-	g = calloc(1, sizeof(*g));
+	g = shell_group_alloc(s->shell, index);
 	if (!g)
 		return -ENOMEM;
 	r = mm_region_create(sizeof(struct mm_group_region), MM_REGION_SHARED, "mm-group",
@@ -146,11 +166,18 @@ static int shell_group_new(struct mm_session *s, const struct join *join,
 	}
 	munmap(g->region.base, g->region.size_bytes);
 	g->region.base = NULL;
-	g->index = index;
-	g->account = s->account;
-	snprintf(g->name, sizeof(g->name), "%s", join->name);
-	mm_group_init(&g->group, join->size, &group_calls, g);
+	mm_held_put(&s->shell->held, region_name(index), g->region.fd);
+	if (!mm_held_sync(&s->shell->held)) {
+		mm_region_done(&g->region);
+		free(g);
+		return -EIO;
+	}
+	memset(g->kept, 0, sizeof(*g->kept));
+	g->kept->account = s->account;
+	snprintf(g->kept->name, sizeof(g->kept->name), "%s", join->name);
+	mm_group_init(g->group, join->size, &group_calls, g);
 	s->shell->groups.group[index] = g;
+	mm_kept_publish(&g->kept->used, 1u);
 	*ret = g;
 	return 0;
 }
@@ -160,7 +187,7 @@ static int rank_add(struct mm_session *s, struct mm_shell_group *g, const struct
 {
 	int fd, r;
 
-	if (join->size != g->group.size || join->rank >= g->group.size)
+	if (join->size != g->group->size || join->rank >= g->group->size)
 		return -EINVAL;
 	if (g->session[join->rank])
 		return -EEXIST;
@@ -169,16 +196,19 @@ static int rank_add(struct mm_session *s, struct mm_shell_group *g, const struct
 		return -errno;
 	mm_session_fd(s, MM_FD_GROUP, fd);
 	g->session[join->rank] = s;
-	r = mm_group_add(&g->group, join->rank, s->pool->core, s->tenant);
+	r = mm_group_add(g->group, join->rank, s->pool->core, s->tenant);
 	if (r < 0) {
 		g->session[join->rank] = NULL;
 		return r;
 	}
 	s->group = g;
 	s->rank = join->rank;
+	s->kept->rank = s->rank;
+	s->kept->group_position = s->requests.mine;
+	mm_kept_publish(&s->kept->group, g->index + 1);
 	mm_session_log(s, MM_LOG_INFO, "tenant.group",
-		       "tenant=%u name=%s group=%s rank=%u ranks=%u", s->tenant, s->name, g->name,
-		       s->rank, g->group.size);
+		       "tenant=%u name=%s group=%s rank=%u ranks=%u", s->tenant, s->name,
+		       g->kept->name, s->rank, g->group->size);
 	return 0;
 }
 
@@ -189,15 +219,16 @@ static int group_join(struct mm_session *s, const struct join *join)
 
 	if (join->size < 2 || join->size > MM_GROUP_RANKS_MAX || join->rank >= join->size)
 		return -EINVAL;
+	/* A core that died may have done this very request. */
 	if (s->group)
-		return -EEXIST;
+		return s->kept->group_position == s->requests.mine ? 0 : -EEXIST;
 	g = group_find(s->shell, s->account, join->name);
 	if (!g)
 		r = shell_group_new(s, join, &g);
 	if (r < 0)
 		return r;
 	r = rank_add(s, g, join);
-	if (r < 0 && !g->group.joined)
+	if (r < 0 && !g->group->joined)
 		shell_group_free(s->shell, g);
 	return r;
 }
@@ -209,7 +240,7 @@ int mm_session_group_request(struct mm_session *s, const struct mm_msg *msg)
 	if (!(s->features & MM_FEAT_GROUP))
 		return MM_E_PROTOCOL;
 	if (msg->opcode == MM_OP_GROUP_MAPPED)
-		return s->group ? mm_group_on_mapped(&s->group->group, s->rank, msg->arg[0])
+		return s->group ? mm_group_on_mapped(s->group->group, s->rank, msg->arg[0])
 				: MM_E_PROTOCOL;
 	if (!join_parse(msg, &join))
 		return MM_E_PROTOCOL;
@@ -221,28 +252,99 @@ int mm_session_group_request(struct mm_session *s, const struct mm_msg *msg)
 
 static void ranks_end(struct mm_shell_group *g, uint32_t rank)
 {
-	snprintf(g->end_text, sizeof(g->end_text), "rank %u of %u of its group %s is gone", rank,
-		 g->group.size, g->name);
-	for (uint32_t i = 0; i < g->group.size; i++)
+	char text[MM_END_BYTES];
+
+	snprintf(text, sizeof(text), "rank %u of %u of its group %s is gone", rank, g->group->size,
+		 g->kept->name);
+	for (uint32_t i = 0; i < g->group->size; i++)
 		if (g->session[i])
-			mm_session_end(g->session[i], g->end_text);
+			mm_session_end(g->session[i], text);
+}
+
+/* Takes out the rank that the book has as leaving; a core that comes after may have to. */
+static void leaving_finish(struct mm_shell *shell, struct mm_shell_group *g)
+{
+	const uint32_t rank = g->kept->leaving - 1;
+	const bool ends = g->kept->died;
+
+	if (g->group->rank[rank].core)
+		mm_group_remove(g->group, mm_now_ns(), rank);
+	if (ends)
+		ranks_end(g, rank);
+	mm_kept_publish(&g->kept->leaving, 0u);
+	if (!g->group->joined)
+		shell_group_free(shell, g);
 }
 
 void mm_session_group_leave(struct mm_session *s, bool died)
 {
 	struct mm_shell_group *g = s->group;
-	bool complete;
 
 	if (!g)
 		return;
-	complete = g->group.complete;
+	g->kept->died = died && g->group->complete;
+	mm_kept_publish(&g->kept->leaving, s->rank + 1);
+	mm_kept_publish(&s->kept->group, 0u);
 	s->group = NULL;
 	g->session[s->rank] = NULL;
-	mm_group_remove(&g->group, mm_now_ns(), s->rank);
-	if (died && complete)
-		ranks_end(g, s->rank);
-	if (!g->group.joined)
-		shell_group_free(s->shell, g);
+	leaving_finish(s->shell, g);
+}
+
+/* ---- going on after another core ---- */
+
+/* The core of a rank that is leaving; if its tenant is gone, one that does not know it. */
+static struct mm_core *rank_core(struct mm_shell *shell, const struct mm_group_rank *r)
+{
+	const struct mm_session *s = mm_session_find(shell, r->tenant);
+
+	return s ? s->pool->core : shell->pool[0].core;
+}
+
+/* Finds the ranks again: those that the book has, and the one that was leaving. */
+static void ranks_resume(struct mm_shell *shell, struct mm_shell_group *g)
+{
+	for (uint32_t i = 0; i < MM_GROUP_RANKS_MAX; i++) {
+		struct mm_group_rank *r = &g->group->rank[i];
+
+		if (r->core)
+			r->core = g->kept->leaving == i + 1 ? rank_core(shell, r) : NULL;
+	}
+	MM_FOREACH_SESSION(shell, s) {
+		if (s->state < MM_SESSION_OPEN || s->kept->group != g->index + 1)
+			continue;
+		s->group = g;
+		s->rank = s->kept->rank;
+		g->session[s->rank] = s;
+		g->group->rank[s->rank].core = s->pool->core;
+	}
+}
+
+static int shell_group_resume(struct mm_shell *shell, uint32_t index)
+{
+	struct mm_shell_group *g = shell_group_alloc(shell, index);
+
+	if (!g)
+		return -ENOMEM;
+	g->region.fd = mm_held_take(&shell->held, region_name(index));
+	shell->groups.group[index] = g;
+	ranks_resume(shell, g);
+	mm_group_resume(g->group, &group_calls, g);
+	if (g->kept->leaving)
+		leaving_finish(shell, g);
+	else if (!g->group->joined)
+		shell_group_free(shell, g);
+	return 0;
+}
+
+int mm_groups_resume(struct mm_shell *shell)
+{
+	for (uint32_t i = 0; i < MM_GROUPS_MAX; i++) {
+		int r = shell->kept.front->group[i].used ? shell_group_resume(shell, i) : 0;
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
 
 /* ---- service ---- */
@@ -253,7 +355,7 @@ bool mm_groups_settle(struct mm_shell *shell, uint64_t now_ns)
 	for (uint32_t i = 0; i < MM_GROUPS_MAX; i++)
 		if (shell->groups.group[i])
 			shell->groups.again |=
-				mm_group_settle(&shell->groups.group[i]->group, now_ns);
+				mm_group_settle(shell->groups.group[i]->group, now_ns);
 	return shell->groups.again;
 }
 
@@ -288,7 +390,7 @@ static int ranks_plan_set(struct mm_shell_group *g, const struct by_hand *plan, 
 	uint32_t ignored, i;
 	int r = 0;
 
-	for (i = 0; i < g->group.size && !r; i++) {
+	for (i = 0; i < g->group->size && !r; i++) {
 		struct mm_session *s = g->session[i];
 		const struct mm_core_plan *now = s ? mm_core_plan(s->pool->core, s->tenant) : NULL;
 
@@ -319,7 +421,7 @@ json_t *mm_session_group_json(const struct mm_session *s)
 {
 	const struct mm_shell_group *g = s->group;
 
-	return g ? json_pack("{s:s,s:i,s:i,s:b}", "name", g->name, "rank", (int)s->rank, "ranks",
-			     (int)g->group.size, "complete", g->group.complete)
+	return g ? json_pack("{s:s,s:i,s:i,s:b}", "name", g->kept->name, "rank", (int)s->rank,
+			     "ranks", (int)g->group->size, "complete", g->group->complete)
 		 : json_null();
 }

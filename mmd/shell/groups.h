@@ -27,6 +27,17 @@ struct mm_shell_group;
 #define MM_GROUPS_MAX         64
 #define MM_GROUPS_ACCOUNT_MAX 16
 
+/* The part of a group that outlives core (kept.h). */
+struct mm_group_kept {
+	uint32_t used;    /* stored last; 0: no group is here */
+	uint32_t leaving; /* a rank that is being taken out + 1; 0: none */
+	uint32_t died;    /* it left without BYE, so that the others end */
+	uint32_t reserved;
+	uint64_t account;
+	char name[MM_GROUP_NAME_BYTES + 1];
+	struct mm_group group; /* its pointers are set anew by each core */
+};
+
 struct mm_groups {
 	struct mm_shell_group *group[MM_GROUPS_MAX]; /* NULL: unused */
 	bool again;                                  /* a group is to be settled again at once */
@@ -37,6 +48,12 @@ int mm_session_group_request(struct mm_session *session, const struct mm_msg *ms
 
 /* The session is no rank any more, if it was one. @died: without BYE, so that the others end. */
 void mm_session_group_leave(struct mm_session *session, bool died);
+
+/*
+ * Makes the groups that a core which died has left; sessions are there, and all actions were
+ * performed. Return: 0; -ENOMEM.
+ */
+int mm_groups_resume(struct mm_shell *shell);
 
 /* Settles all groups. Return: whether something was changed that makes work for sessions. */
 bool mm_groups_settle(struct mm_shell *shell, uint64_t now_ns);

@@ -31,6 +31,7 @@
 #pragma once
 
 #include "mmd/common/book.h"
+#include "mmd/shell/groups.h"
 #include "mmd/shell/outbox.h"
 #include "mmd/shell/pool.h"
 #include "mmd/shell/session.h"
@@ -45,6 +46,7 @@ struct mm_kept_front {
 	struct mm_pool_kept pool[MM_DEVICES_MAX];
 	struct mm_worker_kept worker[MM_DEVICES_MAX];
 	struct mm_session_kept session[MM_SESSIONS_MAX];
+	struct mm_group_kept group[MM_GROUPS_MAX];
 };
 
 struct mm_kept {

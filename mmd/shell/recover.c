@@ -96,8 +96,10 @@ static int sessions_resume(struct mm_shell *shell)
 static void closed_report(struct mm_shell *shell)
 {
 	MM_FOREACH_SESSION(shell, s) {
-		if (s->state == MM_SESSION_CLOSED)
-			mm_pool_event_now(s->pool, MM_EVENT_DISCONNECT, s->tenant);
+		if (s->state != MM_SESSION_CLOSED)
+			continue;
+		mm_session_group_leave(s, true);
+		mm_pool_event_now(s->pool, MM_EVENT_DISCONNECT, s->tenant);
 	}
 }
 
@@ -168,6 +170,9 @@ int mm_recover(struct mm_shell *shell)
 	if (r < 0)
 		return r;
 	events_finish(shell);
+	r = mm_groups_resume(shell);
+	if (r < 0)
+		return r;
 	/* One of them may have been handled in part; what was put for it must still be there. */
 	mm_sessions_requests(shell);
 	closed_report(shell);

@@ -67,7 +67,8 @@ struct mm_session_kept {
 	uint32_t ending; /* its connection is to be closed, for the reason that follows */
 	uint32_t group;  /* index of its group + 1; 0: none */
 	uint32_t rank;
-	uint32_t swap_position; /* of the request that opened its swap space */
+	/* Positions of the requests by which it got its group and its swap space. */
+	uint32_t group_position, swap_position;
 	char end_reason[MM_END_BYTES];
 	uint64_t swap_bytes; /* 0: it has no swap space */
 };
