@@ -12,7 +12,9 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "lib"))
 
+import below as below_module  # noqa: E402
 import daemon as daemon_module  # noqa: E402
+import faults  # noqa: E402
 import models  # noqa: E402
 import tenant as tenant_module  # noqa: E402
 from programs import wait_until  # noqa: E402
@@ -109,3 +111,27 @@ def serve(root, start):
     yield starter
     for t in tenants:
         t.kill()
+
+
+@pytest.fixture
+def below():
+    """Orders to the library that is preloaded into the roles of a place's mmd."""
+    orders = below_module.Below()
+    yield orders
+    orders.close()
+
+
+@pytest.fixture
+def place(root):
+    """place(below, policy=..., ...) -> Place: an mmd that may end of a fault, and then is started anew."""
+    places = []
+
+    def maker(below=None, **options):
+        places.append(faults.Place(root, below, **options))
+        return places[-1]
+
+    yield maker
+    for each in places:
+        each.kill()
+    log = root / "mmd.log"
+    print("".join(log.read_text(errors="replace").splitlines(True)[-40:]) if log.exists() else "")

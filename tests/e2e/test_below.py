@@ -9,157 +9,23 @@ hangs, and afterwards every page is free and no descriptor and no process is lef
 """
 
 import os
-import re
 import subprocess
+import threading
 import time
 
 import pytest
 
 import below as below_module
 import daemon as daemon_module
-from below import FAIL, Below
-from programs import LONG, PATIENT, SANITIZE, check_report, last_line, limit, wait_until
-from tenant import Tenant, make_requests, plain_tokens, read_output
+from below import FAIL
+from faults import BAD_END, Work
+from programs import LONG, PATIENT, SANITIZE, last_line, wait_until
 
 pytestmark = pytest.mark.skipif(bool(SANITIZE), reason="a sanitizer stands in the library's place")
 
+HOLD_S = float(os.environ.get("MM_BELOW_HOLD_S", 12 if LONG else 3))
 POINTS = int(os.environ.get("MM_BELOW_POINTS", 0 if LONG else 12))  # of each role; 0: all
 ONLY = os.environ.get("MM_BELOW_ONLY", "")  # key:nth of a site, to repeat one
-
-
-# What mmd's log must not have: roles that end by a signal, and what the C library says of its heap.
-BAD_END = re.compile(r"^panic: |^[a-z_]+\(\): |status=0x(6|7|8|b|86|87|88|8b)$", re.M)
-
-
-class Work:
-    """What tenants do while something fails: the same each time, in a second or so."""
-
-    def __init__(self, root, model_dirs):
-        self.root, self.models = root, model_dirs
-        self.requests = [make_requests(root / f"below{i}.requests", 5, output=(20, 40), seed=i) for i in range(2)]
-        self.want = [plain_tokens(root, model_dirs[i], self.requests[i]) for i in range(2)]
-
-    def tenant(self, d, name, i, wrap=()):
-        return Tenant(self.root, name, self.models[i], self.requests[i], d,
-                      extra=["--verify", "--kv-share", "256K"], wrap=wrap)
-
-    def run(self, d, victim_env=None):
-        """Two tenants that end by themselves while the plans of one change, and one that is killed."""
-        wrap = ["env", *(f"{k}={v}" for k, v in victim_env.items())] if victim_env else []
-        tenants = [self.tenant(d, "first", 0), self.tenant(d, "second", 1, wrap)]
-        doomed = self.tenant(d, "doomed", 0)
-        try:
-            for layers in (3, 0):
-                self.put_plan(d, "second", layers)
-            doomed.wait_requests(1)
-            doomed.kill()
-            return [self.judged(t, self.want[i]) for i, t in enumerate(tenants)]
-        finally:
-            for t in (*tenants, doomed):
-                t.kill()
-
-    @staticmethod
-    def put_plan(d, name, layers):
-        """It may come too early or too late, and it may be what fails: but it has an answer."""
-        code, _, errors = d.ctl("plan", "set", name, "--layers", layers, "--slots", 1, check=False)
-        assert code == 0 or errors.startswith("mmctl: "), errors
-
-    @staticmethod
-    def judged(tenant, want):
-        """Whether it was served. If not it has said why, once."""
-        try:
-            tenant.process.wait(limit(60))
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"{tenant.name} hangs: {last_line(tenant.log)}") from None
-        check_report(tenant.log)
-        if tenant.process.returncode == 0:
-            assert read_output(tenant.output) == want, f"{tenant.name}: other tokens"
-            return True
-        assert tenant.process.returncode in (1, 3), \
-            f"{tenant.name}: {tenant.process.returncode}: {last_line(tenant.log)}"
-        said = [line for line in tenant.log.read_text().splitlines() if line.startswith("mmserve: ")]
-        assert len(said) == 1, f"{tenant.name}: {said}"
-        return False
-
-
-class Place:
-    """An mmd with the library in it; a new one when the last has ended of a fault."""
-
-    def __init__(self, root, below, **options):
-        self.root, self.below, self.options, self.daemon = root, below, options, None
-
-    def made(self):
-        d = daemon_module.Daemon(self.root, **self.options)
-        d.env.update(self.below.env)
-        return d
-
-    def up(self):
-        if self.daemon is None:
-            self.below.disarm()
-            self.daemon = self.made()
-            self.daemon.start()
-        return self.daemon
-
-    def judge(self):
-        """After the work. Whether mmd is still there; it has ended with a sentence, or nothing is left of the work."""
-        while not self.ended():
-            try:
-                self.daemon.check_idle()
-                break
-            except OSError:  # it is on its way out, or core is followed by another one
-                time.sleep(0.05)
-        else:
-            return False
-        wait_until(lambda: not zombies(self.daemon), 5, f"zombies to be gone: {zombies(self.daemon)}")
-        return True
-
-    def ended(self):
-        d = self.daemon
-        if d.process.poll() is None:
-            return False
-        assert d.process.returncode == 1, f"mmd: exit status {d.process.returncode}"
-        said = [line for line in d.log.read_text(errors="replace").splitlines()[-20:]
-                if line.startswith("mmd: ") or " level=error " in line]
-        assert said, f"mmd has ended without a word: {last_line(d.log)}"
-        d.process = self.daemon = None
-        return True
-
-    def down(self):
-        if self.daemon is not None:
-            self.daemon.stop()
-            self.daemon = None
-
-    def kill(self):
-        if self.daemon is not None:
-            self.daemon.kill()
-            self.daemon = None
-
-
-def zombies(d):
-    return [pid for pid in daemon_module.descendants(d.process.pid) if not daemon_module.alive(pid)]
-
-
-@pytest.fixture
-def below():
-    orders = Below()
-    yield orders
-    orders.close()
-
-
-@pytest.fixture
-def place(root, below):
-    places = []
-
-    def maker(**options):
-        places.append(Place(root, below, **options))
-        return places[-1]
-
-    yield maker
-    below.disarm()
-    for each in places:
-        each.kill()
-        log = root / "mmd.log"
-        print("".join(log.read_text(errors="replace").splitlines(True)[-40:]) if log.exists() else "")
 
 
 def points_of(sites, rng):
@@ -232,7 +98,7 @@ class Loop:
 
 @pytest.mark.parametrize("role", ["core", "xfer", "load", "keeper", "log", "client"])
 def test_one_fails(root, place, below, model_dirs, rng, role):
-    loop = Loop(root, place(policy="remap", pool="3M", page="16K", extra=PATIENT), below, model_dirs, role)
+    loop = Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=PATIENT), below, model_dirs, role)
     for site, nth in points_of(loop.learn(), rng):
         loop.strike(site, nth)
     loop.finish()
@@ -243,10 +109,48 @@ STUCK = 700  # CUDA_ERROR_ILLEGAL_ADDRESS: the context is gone, and each later c
 
 def test_stuck(root, place, below, model_dirs, rng):
     """Sticky errors of the driver in xfer: a new xfer goes on with a new context, and nobody notices."""
-    loop = Loop(root, place(policy="remap", pool="3M", page="16K", extra=PATIENT), below, model_dirs, "xfer")
+    loop = Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=PATIENT), below, model_dirs, "xfer")
     sites = [site for site in loop.learn() if site.is_driver]
     for site, nth in points_of(sites, rng):
         loop.strike(site, nth, below_module.STICKY, value=STUCK)
+    loop.finish()
+
+
+class Holder(threading.Thread):
+    """Lets a process go on that an order has stopped, when every deadline has passed meanwhile."""
+
+    def __init__(self, below, role):
+        super().__init__(daemon=True)
+        self.below, self.role, self.over = below, role, threading.Event()
+
+    def run(self):
+        while not self.over.is_set() and not self.below.fired(self.role):
+            time.sleep(0.01)
+        if self.below.fired(self.role):
+            time.sleep(HOLD_S)
+            self.below.resume(self.role)
+
+    def end(self):
+        self.over.set()
+        self.join()
+
+
+DEADLINES = ["--reclaim-timeout", "500", "--stop-timeout", "1000"]
+
+
+@pytest.mark.parametrize("role", ["xfer", "load", "keeper", "log", "client"])
+def test_stopped(root, place, below, model_dirs, rng, role):
+    """A process stands still at one call for longer than what it could be late for, and then goes on."""
+    loop = Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=DEADLINES), below, model_dirs, role)
+    loop.work.may_kill = role == "client"  # who keeps pages that others must have
+    points = points_of(loop.learn(), rng)
+    for site, nth in points[:None if LONG or ONLY else 2]:
+        holder = Holder(below, role)
+        holder.start()
+        try:
+            loop.strike(site, nth, below_module.STOP)
+        finally:
+            holder.end()
     loop.finish()
 
 
@@ -311,7 +215,7 @@ class Beginning(Loop):
 
 @pytest.mark.parametrize("role", ["keeper", "core", "xfer", "log"])
 def test_begins(root, place, below, model_dirs, rng, role):
-    loop = Beginning(root, place(policy="remap", pool="1M", page="16K"), below, model_dirs, role)
+    loop = Beginning(root, place(below, policy="remap", pool="1M", page="16K"), below, model_dirs, role)
     for site, nth in points_of(loop.learn(), rng):
         loop.strike(site, nth)
     loop.finish()

@@ -122,4 +122,8 @@ class Below:
                 struct.pack_into("=Q", self.map, at + i * SITE.size + 8, 0)
 
     def resume(self, role):
-        os.kill(self.fired_pid(role), signal.SIGCONT)
+        """Lets the process go on that was stopped, if it is still there."""
+        try:
+            os.kill(self.fired_pid(role), signal.SIGCONT)
+        except ProcessLookupError:
+            pass

@@ -66,7 +66,7 @@ enum failure {
 	X(connect, MINUS_ONE, EAGAIN, BELOW_SOCKET)                     \
 	X(sendmsg, MINUS_ONE, ETOOMANYREFS, BELOW_SOCKET)               \
 	X(send, MINUS_ONE, ENOBUFS, BELOW_SOCKET)                       \
-	X(recvmsg, MINUS_ONE, ENOMEM, BELOW_SOCKET)                     \
+	X(recvmsg, MINUS_ONE, ENOMEM, BELOW_SOCKET | BELOW_FD)          \
 	X(recv, MINUS_ONE, ENOMEM, BELOW_SOCKET)                        \
 	X(getsockopt, MINUS_ONE, ENOMEM, BELOW_SOCKET)                  \
 	X(setsockopt, MINUS_ONE, ENOMEM, BELOW_SOCKET)                  \
@@ -272,6 +272,30 @@ static bool call_can_fail(enum below_call call, long b)
 	       (call != CALL_epoll_ctl || (int)b == EPOLL_CTL_ADD);
 }
 
+/*
+ * A process without a free descriptor receives a message all the same, but not what came in it.
+ * Return: that of recvmsg().
+ */
+static long message_strip(long received, struct msghdr *msg)
+{
+	if (received < 0)
+		return received;
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(msg); part; part = CMSG_NXTHDR(msg, part)) {
+		int fds[256];
+		size_t bytes = part->cmsg_len - CMSG_LEN(0);
+
+		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+			continue;
+		memcpy(fds, CMSG_DATA(part), bytes);
+		for (size_t i = 0; i < bytes / sizeof(*fds); i++)
+			call_resolve(CALL_close)(fds[i], 0, 0, 0, 0, 0, 0);
+		msg->msg_flags |= MSG_CTRUNC;
+		msg->msg_controllen = 0;
+		break;
+	}
+	return received;
+}
+
 static long call_make(enum below_call call, uintptr_t caller, ARGUMENTS)
 {
 	call_fn *real = call_resolve(call);
@@ -291,6 +315,8 @@ static long call_make(enum below_call call, uintptr_t caller, ARGUMENTS)
 			signal_self(SIGKILL);
 		return result;
 	}
+	if (call == CALL_recvmsg && orders->classes == BELOW_FD)
+		return message_strip(real(a, b, c, d, e, f, g), (struct msghdr *)b);
 	if (call_table[call].failure == DONE_ANYWAY)
 		(void)real(a, b, c, d, e, f, g);
 	return call_fail(call, b);
