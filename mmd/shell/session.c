@@ -249,6 +249,24 @@ static void request_handle(struct mm_session *s, const struct mm_msg *msg)
 	}
 }
 
+/* Whether a request waits, because the tenant has made too many that achieve nothing. */
+static bool request_waits(struct mm_session *s, const struct mm_msg *msg)
+{
+	s->asks_at_ns =
+		mm_pace_spend(&s->asks, mm_pace_price(msg->opcode), MM_PACE_BURST_NS, mm_now_ns());
+	return s->asks_at_ns;
+}
+
+/* Notes that core was woken for nothing. Its socket is read later if that is too often. */
+static void bell_note(struct mm_session *s)
+{
+	if (s->belled)
+		s->socket_at_ns =
+			mm_pace_spend(&s->bells, MM_PACE_BELL_NS, MM_PACE_BURST_NS, mm_now_ns());
+	s->belled = false;
+}
+
+/* Handles @max requests; none waits for its turn where all that the ring holds are wanted. */
 static void requests_handle(struct mm_session *s, unsigned int max)
 {
 	struct mm_msg msg;
@@ -260,13 +278,20 @@ static void requests_handle(struct mm_session *s, unsigned int max)
 		uint32_t position = s->requests.mine;
 
 		r = mm_ring_peek(&s->requests, &msg);
-		if (r == MM_E_EMPTY)
+		if (r == MM_E_EMPTY) {
+			bell_note(s);
 			return;
+		}
 		wrong = r ? "impossible ring cursor" : mm_request_check(&msg);
 		if (wrong) {
 			mm_session_end(s, wrong);
 			return;
 		}
+		if (max != MM_SQ_SLOTS && request_waits(s, &msg)) {
+			bell_note(s);
+			return;
+		}
+		s->belled = false;
 		mm_session_request_begin(s, position);
 		request_handle(s, &msg);
 		mm_session_request_end(s);
@@ -312,7 +337,29 @@ static void doorbells_take(struct mm_session *s)
 	else if (r < 0 && r != -EAGAIN)
 		session_drain_and_end(s, "connection closed");
 	else
-		s->busy = true;
+		s->busy = s->belled = true;
+}
+
+static int session_handshake(struct mm_session *s)
+{
+	int r = mm_handshake(s);
+
+	if (s->state == MM_SESSION_OPEN)
+		mm_pace_charge(mm_pace_of_user(&s->shell->hellos, s->uid, mm_now_ns()),
+			       MM_PACE_JOIN_NS, mm_now_ns());
+	return r;
+}
+
+/* Whether a hello is read later, because its user has sent too many. */
+static bool hello_waits(struct mm_session *s)
+{
+	const uint64_t now_ns = mm_now_ns();
+
+	s->socket_at_ns = mm_pace_spend(mm_pace_of_user(&s->shell->hellos, s->uid, now_ns),
+					MM_PACE_HELLO_NS, 10 * MM_PACE_BURST_NS, now_ns);
+	if (s->socket_at_ns)
+		mm_loop_want(&s->shell->loop, &s->source, 0);
+	return s->socket_at_ns;
 }
 
 static void session_on_socket(struct mm_loop_source *source, uint32_t events)
@@ -327,7 +374,13 @@ static void session_on_socket(struct mm_loop_source *source, uint32_t events)
 	}
 	if (s->ending)
 		return;
-	r = mm_handshake(s);
+	if (hello_waits(s)) {
+		/* This is reported whatever is waited for. */
+		if (events & (EPOLLHUP | EPOLLERR))
+			mm_session_end(s, "connection closed");
+		return;
+	}
+	r = session_handshake(s);
 	if (r < 0 && r != -EAGAIN)
 		mm_session_end(s, "handshake failed");
 }
@@ -352,8 +405,9 @@ static bool session_awaits_hello(const struct mm_session *s, const uid_t *uid)
 
 /*
  * Keeps at most @max connections that have sent no hello: of the user @uid, or of all users if it
- * is NULL. Beyond that the oldest of them is read once more and closed if no hello is there. A
- * newcomer is never refused for it: else idle connections in numbers would keep everybody out.
+ * is NULL. Beyond that the oldest of them is read once more, unless its user has sent too many,
+ * and closed if no hello is there. A newcomer is never refused for it: else idle connections in
+ * numbers would keep everybody out.
  */
 static void hello_evict_oldest(struct mm_shell *shell, const uid_t *uid, unsigned int max)
 {
@@ -370,7 +424,7 @@ static void hello_evict_oldest(struct mm_shell *shell, const uid_t *uid, unsigne
 	}
 	if (hellos <= max)
 		return;
-	r = mm_handshake(oldest);
+	r = oldest->socket_at_ns ? 0 : session_handshake(oldest);
 	if (oldest->state == MM_SESSION_HELLO)
 		session_free(oldest);
 	else if (r < 0)
@@ -517,11 +571,26 @@ void mm_sessions_requests(struct mm_shell *shell)
 	}
 }
 
+/* Lets a peer go on that had to wait. */
+static void session_unpace(struct mm_session *s, uint64_t now_ns)
+{
+	if (s->socket_at_ns && now_ns >= s->socket_at_ns) {
+		s->socket_at_ns = 0;
+		if (s->state == MM_SESSION_HELLO)
+			mm_loop_want(&s->shell->loop, &s->source, EPOLLIN);
+	}
+	if (s->asks_at_ns && now_ns >= s->asks_at_ns) {
+		s->asks_at_ns = 0;
+		s->busy = s->state == MM_SESSION_OPEN && !s->ending;
+	}
+}
+
 bool mm_sessions_service(struct mm_shell *shell, uint64_t now_ns)
 {
 	MM_FOREACH_SESSION(shell, s) {
 		if (s->state == MM_SESSION_HELLO && now_ns >= s->hello_by_ns)
 			mm_session_end(s, "no hello came");
+		session_unpace(s, now_ns);
 		if (s->busy)
 			mm_session_beat(s, now_ns);
 		if (s->busy)
@@ -544,7 +613,8 @@ void mm_sessions_ring(struct mm_shell *shell)
 			mm_sock_doorbell(s->fd);
 		s->outbox.bell = false;
 		mm_loop_want(&shell->loop, &s->source,
-			     EPOLLIN | (s->outbox.want_write ? (uint32_t)EPOLLOUT : 0));
+			     (s->socket_at_ns ? 0 : (uint32_t)EPOLLIN) |
+				     (s->outbox.want_write ? (uint32_t)EPOLLOUT : 0));
 	}
 }
 
@@ -558,6 +628,10 @@ uint64_t mm_sessions_deadline(const struct mm_shell *shell)
 			return 0;
 		if (s->state == MM_SESSION_HELLO)
 			deadline = MM_MIN(deadline, s->hello_by_ns);
+		if (s->socket_at_ns)
+			deadline = MM_MIN(deadline, s->socket_at_ns);
+		if (s->asks_at_ns)
+			deadline = MM_MIN(deadline, s->asks_at_ns);
 		if (s->state == MM_SESSION_OPEN)
 			deadline =
 				MM_MIN(deadline, MM_MIN(shell->sample_at_ns, s->outbox.retry_ns));

@@ -30,6 +30,7 @@
 #include "mmd/common/loop.h"
 #include "mmd/shell/actions.h"
 #include "mmd/shell/outbox.h"
+#include "mmd/shell/pace.h"
 #include "mmd/common/proto.h"
 
 /* Idle connections of one user must not use up all MM_HELLOS_MAX places. */
@@ -106,7 +107,11 @@ struct mm_session {
 	struct mm_ring requests, events;
 	struct mm_outbox outbox;
 
-	bool busy;          /* requests were left for the next iteration */
+	struct mm_pace asks, bells; /* what it has spent on requests, and on waking core */
+	uint64_t asks_at_ns;        /* its next request is handled then; 0: at once */
+	uint64_t socket_at_ns;      /* its socket is read then; 0: at once */
+	bool belled;                /* it has woken core, and no request was found yet */
+	bool busy;                  /* requests were left for the next iteration */
 	const char *ending; /* why its connection is closed in this iteration; NULL: it is not */
 	bool dead;          /* its process is dead, and that was not reported to the core yet */
 	bool stopped_check_due;  /* the core has asked whether its process is stopped */

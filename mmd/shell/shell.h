@@ -24,6 +24,7 @@
 #include "mmd/shell/groups.h"
 #include "mmd/shell/held.h"
 #include "mmd/shell/kept.h"
+#include "mmd/shell/pace.h"
 #include "mmd/shell/peerlog.h"
 #include "mmd/shell/pool.h"
 #include "mmd/shell/quota.h"
@@ -53,6 +54,7 @@ struct mm_shell {
 	struct mm_groups groups;
 	struct mm_admin admin;
 	struct mm_peerlog peerlog;
+	struct mm_pace_users hellos; /* what users have spent on hellos */
 	uint64_t started_ns;
 	uint64_t sample_at_ns;
 	uint64_t fds_max; /* RLIMIT_NOFILE */
