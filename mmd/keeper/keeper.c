@@ -97,8 +97,10 @@ static void accept_some(struct mm_keeper *k, int listen_fd, enum mm_kop op)
 	struct mm_kmsg msg = { .op = op };
 	int fd;
 
-	for (int i = 0;
-	     i < ACCEPTS_PER_WAKEUP && !mm_kchan_is_waiting(&k->core) && !k->accept_at_ns; i++) {
+	/* core may have died within this very batch of events. */
+	for (int i = 0; i < ACCEPTS_PER_WAKEUP && k->process.serves &&
+			!mm_kchan_is_waiting(&k->core) && !k->accept_at_ns;
+	     i++) {
 		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
