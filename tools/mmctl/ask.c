@@ -150,12 +150,43 @@ static int device_ordinal(const struct mmctl *ctl, json_int_t *ret_device)
 			   found ? "more than one" : "no", ctl->uuid);
 }
 
+/* Asks once. *ret_lost: the connection was lost before there was an answer. */
+static int request_once(const struct mmctl *ctl, const char *method, json_t *params,
+			json_t **ret_result, bool *ret_lost)
+{
+	mm_cleanup(mm_close_fd) int fd = -1;
+	char why[WHY_BYTES];
+	int r = socket_connect(ctl, &fd);
+
+	if (r != MM_EXIT_DONE)
+		return r;
+	r = mm_rpc_client_request(fd, answer_timeout_ns(ctl), method, json_incref(params),
+				  ret_result, why, sizeof(why));
+	if (r == -ECONNRESET && ret_lost) {
+		*ret_lost = true;
+		return MM_EXIT_UNREACHABLE;
+	}
+	return r ? request_failed(ctl, r, why) : MM_EXIT_DONE;
+}
+
+/*
+ * A core that dies takes the connections of operators with it, and its successor answers a moment
+ * later. All requests can be made again, except those that a revision makes count only once.
+ */
+static int request_repeat(const struct mmctl *ctl, const char *method, json_t *params,
+			  json_t **ret_result)
+{
+	const bool repeats = !json_object_get(params, "revision");
+	bool lost = false;
+	int r = request_once(ctl, method, params, ret_result, repeats ? &lost : NULL);
+
+	return lost ? request_once(ctl, method, params, ret_result, NULL) : r;
+}
+
 int mmctl_request(const struct mmctl *ctl, const char *method, json_t *params, json_t **ret_result)
 {
 	mm_cleanup(mm_json_done) json_t *all = params;
-	mm_cleanup(mm_close_fd) int fd = -1;
 	json_int_t device = ctl->device;
-	char why[WHY_BYTES];
 	int r = ctl->uuid ? device_ordinal(ctl, &device) : MM_EXIT_DONE;
 
 	if (r != MM_EXIT_DONE)
@@ -164,10 +195,5 @@ int mmctl_request(const struct mmctl *ctl, const char *method, json_t *params, j
 		all = all ? all : json_object();
 		mm_json_put_u64(all, "device", (uint64_t)device);
 	}
-	r = socket_connect(ctl, &fd);
-	if (r != MM_EXIT_DONE)
-		return r;
-	r = mm_rpc_client_request(fd, answer_timeout_ns(ctl), method, mm_json_take(&all),
-				  ret_result, why, sizeof(why));
-	return r ? request_failed(ctl, r, why) : MM_EXIT_DONE;
+	return request_repeat(ctl, method, all, ret_result);
 }
