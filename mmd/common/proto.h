@@ -118,7 +118,10 @@ enum mm_kop {
 	 * MM_K_F_DOWN.
 	 */
 	MM_K_CHILD,
-	/* keeper -> core: the inventory is complete. id: how many cores there were, with it. */
+	/*
+	 * keeper -> core: the inventory is complete. id: how many cores there were, with it;
+	 * result: 1 = the last one ended by its own fault.
+	 */
 	MM_K_END,
 	/* core -> keeper: what the last core had stands again; accept connections. */
 	MM_K_RESUMED,

@@ -161,7 +161,8 @@ static bool fault_is_one_too_many(struct mm_keeper *k, int status)
 	uint64_t *at = &p->fault_at_ns[p->n_faults % MM_KEEPER_FAULTS_MAX];
 	bool many;
 
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !p->killed)
+	p->at_fault = !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL || p->killed;
+	if (!p->at_fault)
 		return false;
 	many = p->n_faults >= MM_KEEPER_FAULTS_MAX && now - *at < MM_KEEPER_FAULTS_NS;
 	*at = now;
@@ -303,7 +304,9 @@ static void successor_start_due(struct mm_keeper *k)
 
 static void inventory_send(struct mm_keeper *k)
 {
-	struct mm_kmsg end = { .op = MM_K_END, .id = k->process.generation };
+	struct mm_kmsg end = { .op = MM_K_END,
+			       .id = k->process.generation,
+			       .result = k->process.at_fault };
 
 	if (!k->process.pid || !k->process.inventory ||
 	    mm_hold_inventory_send(&k->hold, &k->core) != 1)

@@ -67,6 +67,7 @@ struct mm_keeper_core {        /* what is known of the process core, and of thos
 	bool killed;           /* by keeper, because it did not work */
 	unsigned int failures; /* cores in a row that ended before they served */
 	uint64_t fault_at_ns[MM_KEEPER_FAULTS_MAX]; /* when cores ended by themselves; a ring */
+	bool at_fault;                              /* the last core ended by its own fault */
 	unsigned int n_faults;
 	struct mm_region beat; /* written by core, held as MM_HELD_BEAT */
 	uint64_t beat_ns;      /* at the last check of the beat */

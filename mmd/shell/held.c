@@ -173,6 +173,7 @@ static int inventory_message(struct mm_held *held, struct mm_kpacket *packet)
 		break;
 	case MM_K_END:
 		held->generation = packet->msg.id;
+		held->fault = packet->msg.result != 0;
 		return 1;
 	default:
 		return -EPROTO;

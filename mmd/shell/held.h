@@ -46,6 +46,7 @@ struct mm_held {
 	uint64_t dropped_serial; /* keeper has dropped all up to this batch */
 	bool failed;
 	uint64_t generation; /* how many cores there were, with this one */
+	bool fault;          /* the last one ended by its own fault */
 	struct mm_fdtab inventory;
 	struct mm_held_child child[MM_HELD_CHILDREN_MAX];
 	uint32_t n_children;

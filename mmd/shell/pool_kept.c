@@ -2,6 +2,7 @@
 #include "mmd/shell/pool_kept.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,11 +74,41 @@ void mm_pool_keep_due(struct mm_pool *pool, uint64_t event_ns)
 
 /* ---- reading ---- */
 
+static int journal_open(struct mm_pool *pool)
+{
+	return mm_journal_open(mm_kept_journal(&pool->shell->kept, pool->index),
+			       MM_KEPT_JOURNAL_BYTES, &pool->journal);
+}
+
+uint32_t mm_pool_leave_out(struct mm_pool *pool)
+{
+	struct mm_journal_record record = { 0 };
+	struct mm_tenant_stats stats;
+	struct mm_event event = { 0 };
+	uint64_t at = 0;
+	bool any = false;
+
+	if (journal_open(pool) < 0)
+		return MM_NO_TENANT;
+	while (mm_journal_next(&pool->journal, &at, &record, &stats, &event) == 0)
+		any = true;
+	if (!any)
+		return MM_NO_TENANT;
+	mm_log(MM_LOG_ERROR, "event.left_out",
+	       "device=%" PRIu64 " event=%s seq=%" PRIu64 " tenant=%u actions=%" PRIu64,
+	       pool->ordinal, mm_event_name(event.kind), record.seq, event.tenant,
+	       pool->kept->performed - record.performed);
+	if (pool->kept->performed == record.performed)
+		(void)mm_journal_skip(&pool->journal, record.seq);
+	else
+		pool->kept->performed++;
+	return event.tenant;
+}
+
 static int journal_repeat(struct mm_pool *pool, const struct mm_image_kept *image)
 {
 	struct mm_journal_replay *last = &pool->last;
-	int r = mm_journal_open(mm_kept_journal(&pool->shell->kept, pool->index),
-				MM_KEPT_JOURNAL_BYTES, &pool->journal);
+	int r = journal_open(pool);
 
 	if (r < 0)
 		return r;

@@ -30,6 +30,13 @@ void mm_pool_record(struct mm_pool *pool, const struct mm_event *event,
 /* Counts the time that an event took, and makes another image when it is due. */
 void mm_pool_keep_due(struct mm_pool *pool, uint64_t event_ns);
 
+/*
+ * Leaves out what a core has died of: the last event in the journal, if none of its actions was
+ * performed, else the action that was being performed. Return: the tenant that is concerned;
+ * MM_NO_TENANT.
+ */
+uint32_t mm_pool_leave_out(struct mm_pool *pool);
+
 /**
  * mm_pool_restore() - make the core that a process which died has left
  * @pool:      without a core; its device is known

@@ -7,8 +7,11 @@
 
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
+#include "mmd/shell/pool_kept.h"
 #include "mmd/shell/session_kept.h"
 #include "mmd/shell/shell.h"
+
+#define DEATHS_MAX 2 /* of cores, at the same place of the same event */
 
 /* ---- what was under way ---- */
 
@@ -129,6 +132,44 @@ static void connections_accept(struct mm_shell *shell)
 	}
 }
 
+/* ---- faults ---- */
+
+/*
+ * Counts the deaths at one place of one event, and has what core died of twice left out. The count
+ * stands in the book before that event is repeated. Return: the tenant of such an event.
+ */
+static uint32_t faults_count(struct mm_shell *shell)
+{
+	struct mm_book_head *head = &shell->kept.front->head;
+	const uint32_t index = head->busy - 1;
+	const struct mm_pool_kept *pool;
+
+	if (!shell->held.fault || !head->busy || index >= shell->n_pools)
+		return MM_NO_TENANT;
+	pool = shell->pool[index].kept;
+	if (head->death_pool == index && head->death_seq == pool->seq &&
+	    head->death_done == pool->performed) {
+		head->deaths++;
+	} else {
+		head->death_pool = index;
+		head->death_seq = pool->seq;
+		head->death_done = pool->performed;
+		head->deaths = 1;
+	}
+	if (head->deaths < DEATHS_MAX)
+		return MM_NO_TENANT;
+	head->deaths = 0;
+	return mm_pool_leave_out(&shell->pool[index]);
+}
+
+static void tenant_end(struct mm_shell *shell, uint32_t tenant)
+{
+	struct mm_session *s = tenant == MM_NO_TENANT ? NULL : mm_session_find(shell, tenant);
+
+	if (s)
+		mm_session_end(s, "mmd has died twice of something that it asked for");
+}
+
 /* ---- all of it ---- */
 
 static int pools_resume(struct mm_shell *shell)
@@ -153,9 +194,11 @@ int mm_recover(struct mm_shell *shell)
 {
 	struct mm_book_head *head = &shell->kept.front->head;
 	uint64_t began_ns = mm_now_ns();
+	uint32_t unfit;
 	size_t dropped;
 	int r;
 
+	unfit = faults_count(shell);
 	head->generation++;
 	shell->ready = head->ready;
 	shell->started_ns = head->started_ns;
@@ -169,7 +212,9 @@ int mm_recover(struct mm_shell *shell)
 		r = workers_resume(shell);
 	if (r < 0)
 		return r;
+	tenant_end(shell, unfit);
 	events_finish(shell);
+	mm_kept_publish(&head->busy, 0u);
 	r = mm_groups_resume(shell);
 	if (r < 0)
 		return r;
