@@ -190,6 +190,7 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.attached = t->attached,
 		.idle = mm_c_idle(c, t),
 		.model_ready = t->model == MM_C_MODEL_READY,
+		.has_model = t->model != MM_C_MODEL_NONE,
 		.model_held = t->hold.on,
 		.turn_mode = t->turn->mode,
 		.turn_wanted = t->turn->wants,

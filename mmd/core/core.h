@@ -462,6 +462,7 @@ struct mm_core_tenant {
 	uint32_t kv_chunks, kv_wanted, kv_chunks_max;
 	uint64_t swap_bytes; /* of the host memory that it may swap KV to */
 	bool idle, model_ready;
+	bool has_model;  /* it was told of a model that is not dropped yet */
 	bool model_held; /* its layers are to stay at home, whatever the operator's plan is */
 	bool attached;   /* xfer serves it or may serve it: DETACH has not completed */
 	enum mm_turn_mode turn_mode;

@@ -35,6 +35,7 @@
 #include "mmd/shell/outbox.h"
 #include "mmd/shell/pool.h"
 #include "mmd/shell/session.h"
+#include "mmd/shell/store.h"
 
 #define MM_KEPT_JOURNAL_BYTES (UINT64_C(8) << 20)
 #define MM_KEPT_IMAGE_BYTES   (UINT64_C(64) << 20)
@@ -45,6 +46,7 @@ struct mm_kept_front {
 	struct mm_book_head head;
 	struct mm_pool_kept pool[MM_DEVICES_MAX];
 	struct mm_worker_kept worker[MM_DEVICES_MAX];
+	struct mm_stores_kept stores;
 	struct mm_session_kept session[MM_SESSIONS_MAX];
 	struct mm_group_kept group[MM_GROUPS_MAX];
 };

@@ -13,6 +13,7 @@
  * Lifetime:   a key is there from when its store is ready until the last session of its scope has
  *             let go of the store.
  * Threading:  core's thread.
+ * Ownership:  all keys are in one table, which outlives core with its stores (kept.h).
  * Limits:     MM_STORE_KEYS_MAX of one scope on one store.
  */
 #pragma once
@@ -23,6 +24,7 @@
 #include <sys/types.h>
 
 #include "mmd/common/key.h"
+#include "mmd/common/proto.h"
 
 /* Configurations that make the same bytes, such as versions of an engine. */
 #define MM_STORE_KEYS_MAX 8
@@ -36,11 +38,22 @@ struct mm_scope {
 	uid_t uid;
 };
 
+/* A key, where a session of its scope uses the store. It outlives core (kept.h). */
 struct mm_store_key {
-	struct mm_store_key *next;
-	struct mm_scope scope;
+	uint64_t store; /* id; 0: the place is free. Stored last */
+	uint64_t account;
+	uint32_t uid;
 	uint32_t bytes;
 	uint8_t key[MM_MODEL_KEY_BYTES]; /* the tail is 0 */
+};
+
+/* As many as there can be: a key is there while a session of its scope uses its store. */
+#define MM_KEYS_MAX (MM_SESSIONS_MAX * MM_STORE_KEYS_MAX)
+
+struct mm_keys_kept {
+	uint32_t end; /* no key is at this place or behind it */
+	uint32_t reserved;
+	struct mm_store_key key[MM_KEYS_MAX];
 };
 
 /* The scope of a session that has its account. */
@@ -64,8 +77,7 @@ int mm_key_may_add(const struct mm_store *store, const struct mm_scope *scope,
 		   const struct mm_load_key *key);
 
 /*
- * Adds a key that no other store has in this scope. Return: 0, also if it is there; -ENOSPC;
- * -ENOMEM.
+ * Adds a key that no other store has in this scope. Return: 0, also if it is there; -ENOSPC.
  */
 int mm_key_add(struct mm_store *store, const struct mm_scope *scope, const struct mm_load_key *key);
 

@@ -12,6 +12,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/support/size.h"
+#include "mmd/shell/model.h"
 #include "mmd/shell/session_out.h"
 #include "mmd/shell/shell.h"
 
@@ -28,26 +29,45 @@ static struct mm_load *load_find(struct mm_shell *shell, uint64_t id)
 	return NULL;
 }
 
-int mm_load_open(struct mm_session *s)
+static struct mm_load *load_place_find(struct mm_stores *all)
+{
+	for (size_t i = 0; i < MM_LOADS_MAX; i++)
+		if (!all->load[i].id)
+			return &all->load[i];
+	return NULL;
+}
+
+/* Starts a load for the MODEL_OPEN that is in the session's kept part. */
+static void load_start(struct mm_session *s, struct mm_load *load)
 {
 	struct mm_stores *all = &s->shell->stores;
-	struct mm_load *load = NULL;
 
-	if (s->store)
-		return -EEXIST;
-	if (s->load)
-		return -EALREADY;
-	for (size_t i = 0; i < MM_LOADS_MAX && !load; i++)
-		load = all->load[i].id ? NULL : &all->load[i];
-	if (!load || !mm_quota_may_load(s))
-		return -EAGAIN;
-	load->id = ++all->load_serial;
+	load->id = ++all->kept->load_serial;
 	load->account = s->account;
 	load->uid = s->uid;
 	load->state = MM_LOAD_STARTING;
 	load->tenant = s->tenant;
-	s->load = load->id;
+	mm_kept_publish(&s->kept->model.load, load->id);
 	mm_shell_send_keeper(s->shell, MM_K_START, MM_ROLE_LOAD, load->id);
+}
+
+int mm_load_open(struct mm_session *s, const struct mm_msg *msg)
+{
+	struct mm_model_kept *model = &s->kept->model;
+	struct mm_load *load = load_place_find(&s->shell->stores);
+
+	if (model->load && model->position == s->requests.mine)
+		return 0;
+	if (s->store)
+		return -EEXIST;
+	if (model->load)
+		return -EALREADY;
+	if (!load || !mm_quota_may_load(s))
+		return -EAGAIN;
+	model->user_data = msg->user_data;
+	model->position = s->requests.mine;
+	model->answered = 0;
+	load_start(s, load);
 	return 0;
 }
 
@@ -283,15 +303,6 @@ static bool load_fits_on_device(struct mm_load *load, const struct mm_session *s
 	return why == MM_REFUSED_NO;
 }
 
-static uint64_t store_pages(const struct mm_store *store, uint64_t page_bytes)
-{
-	uint64_t pages = 0;
-
-	for (uint32_t i = 0; i < store->n_groups; i++)
-		pages += mm_div_up(store->groups[i].bytes, page_bytes);
-	return pages;
-}
-
 /* The load now uses @store: it shares the copy, or waits until it is there. */
 static void load_join(struct mm_load *load, struct mm_store *store)
 {
@@ -398,7 +409,7 @@ static void load_attach(struct mm_load *load)
 	}
 	if (!store->ready ||
 	    load_fits_on_device(load, s,
-				s ? store_pages(store, s->pool->worker.device.page_bytes) : 0))
+				s ? mm_store_pages(store, s->pool->worker.device.page_bytes) : 0))
 		load_join(load, store);
 }
 
@@ -583,7 +594,7 @@ void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd)
 	struct mm_load *load = load_find(shell, id);
 	struct mm_session *s = load ? mm_session_find(shell, load->tenant) : NULL;
 
-	if (!s || s->state != MM_SESSION_OPEN || s->load != id) {
+	if (!s || s->state != MM_SESSION_OPEN || s->kept->model.load != id) {
 		mm_close_fd(&fd);
 		mm_close_fd(&tenant_fd);
 		if (load)
@@ -597,53 +608,14 @@ void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd)
 		load_kill(load);
 		return;
 	}
-	mm_session_reply(s, s->open_user_data, MM_OP_MODEL_OPEN, 0);
+	mm_session_request_begin(s, s->kept->model.position);
+	mm_session_reply(s, s->kept->model.user_data, MM_OP_MODEL_OPEN, 0);
 	mm_session_fd(s, MM_FD_LOAD, tenant_fd);
+	mm_session_request_end(s);
+	mm_kept_publish(&s->kept->model.answered, 1u);
 }
 
 /* ---- the end of a load ---- */
-
-static void model_failed(struct mm_session *s, int result, enum mm_refusal why)
-{
-	struct mm_msg msg = { .opcode = MM_EV_MODEL_READY, .result = result, .arg[0] = why };
-
-	mm_session_event(s, &msg);
-}
-
-static void model_loaded(struct mm_session *s, const struct mm_load *load)
-{
-	struct mm_store *store = load->store;
-	struct mm_pool *pool = s->pool;
-	struct mm_msg msg = { .opcode = MM_EV_MODEL_LOADED,
-			      .arg = { store->n_groups,
-				       store_pages(store, pool->worker.device.page_bytes),
-				       store->bytes, store->on_disk ? store->head_bytes : 0 } };
-	const struct mm_event event = {
-		.kind = MM_EVENT_MODEL,
-		.tenant = s->tenant,
-		.now_ns = mm_now_ns(),
-		.model = { .store = store->id,
-			   .store_bytes = store->bytes,
-			   .n_groups = store->n_groups },
-		.groups = store->groups,
-	};
-	struct mm_event_result result;
-	int fd = fcntl(store->fd, F_DUPFD_CLOEXEC, 0);
-
-	if (fd < 0) {
-		mm_session_end(s, "its store could not be sent");
-		return;
-	}
-	mm_session_fd(s, MM_FD_STORE, fd);
-	store->refs++;
-	s->store = store;
-	s->load_read_bytes = load->read_bytes;
-	s->load_filled_bytes = load->filled_bytes;
-	mm_session_event(s, &msg);
-	mm_pool_event(pool, &event, NULL, &result);
-	if (result.r != 0)
-		mm_session_end(s, "a model that it must not have");
-}
 
 /* Return: 0 the load succeeded; negative errno for the tenant. */
 static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
@@ -652,11 +624,11 @@ static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
 		return load->result;
 	load->why = MM_REFUSED_LOAD;
 	if (!load->done || status != 0) {
-		load->shell->stores.deaths += load->tenant != MM_STORE_NO_TENANT;
+		load->shell->stores.kept->deaths += load->tenant != MM_STORE_NO_TENANT;
 		if (!s || mm_session_may_log(s))
 			mm_log(MM_LOG_WARN, "load.died", "load=%" PRIu64 " status=%#x", load->id,
 			       (unsigned int)status);
-		return s && ++s->load_deaths >= LOAD_DEATHS_MAX ? -EIO : -EAGAIN;
+		return s && ++s->kept->model.load_deaths >= LOAD_DEATHS_MAX ? -EIO : -EAGAIN;
 	}
 	return 0;
 }
@@ -683,27 +655,33 @@ static int load_add_key(struct mm_load *load)
 
 static void tenant_notify(struct mm_load *load, struct mm_session *s, int result)
 {
-	s->load = 0;
-	if (s->state != MM_SESSION_OPEN)
-		return;
-	if (result == 0)
+	struct mm_model_kept *model = &s->kept->model;
+
+	if (s->state == MM_SESSION_OPEN && result == 0)
 		result = load_add_key(load);
-	mm_session_log(s, MM_LOG_INFO, "load.ended",
-		       "tenant=%u load=%" PRIu64 " result=%d shared=%d text=\"%s\"", s->tenant,
-		       load->id, result, load->state == MM_LOAD_SHARING, load->text);
-	if (load->state == MM_LOAD_STARTING)
-		mm_session_reply(s, s->open_user_data, MM_OP_MODEL_OPEN, result);
-	else if (result < 0)
-		model_failed(s, result, load->why);
-	else
-		model_loaded(s, load);
+	if (s->state == MM_SESSION_OPEN) {
+		mm_session_log(s, MM_LOG_INFO, "load.ended",
+			       "tenant=%u load=%" PRIu64 " result=%d shared=%d text=\"%s\"",
+			       s->tenant, load->id, result, load->state == MM_LOAD_SHARING,
+			       load->text);
+		mm_model_items_begin(s);
+		if (load->state == MM_LOAD_STARTING)
+			mm_session_reply(s, model->user_data, MM_OP_MODEL_OPEN, result);
+		else if (result < 0)
+			mm_model_failed(s, result, load->why);
+		else
+			mm_model_loaded(s, load->store, load->read_bytes, load->filled_bytes);
+		mm_session_request_end(s);
+	}
+	/* Whatever the tenant is told of the load is put, so that no core tells it again. */
+	mm_kept_publish(&model->load, (uint64_t)0);
 }
 
 static struct mm_session *load_session(const struct mm_load *load)
 {
 	struct mm_session *s = mm_session_find(load->shell, load->tenant);
 
-	return s && s->load == load->id ? s : NULL;
+	return s && s->kept->model.load == load->id ? s : NULL;
 }
 
 /* Ends a load with @result: 0, or negative errno for the tenant. */
@@ -763,27 +741,51 @@ void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
 	load_finish(load, r);
 }
 
-static void store_leave(struct mm_session *s)
-{
-	const struct mm_scope scope = mm_session_scope(s);
-	struct mm_store *store = s->store;
-
-	s->store = NULL;
-	s->load_read_bytes = s->load_filled_bytes = 0;
-	if (!store)
-		return;
-	mm_keys_leave(s->shell, store, &scope);
-	mm_store_put(s->shell, store);
-}
-
 void mm_load_leave(struct mm_session *s)
 {
-	struct mm_load *load = load_find(s->shell, s->load);
+	struct mm_load *load = load_find(s->shell, s->kept->model.load);
 
-	s->load = 0;
+	mm_kept_publish(&s->kept->model.load, (uint64_t)0);
 	if (load) {
 		load->tenant = MM_STORE_NO_TENANT;
 		load_kill(load);
 	}
-	store_leave(s);
+	mm_model_leave(s);
+}
+
+/* ---- taking over ---- */
+
+/*
+ * The load of a session died with core. What it had brought already is finished; a tenant that
+ * knows of the load tries again; for one that does not another load is started.
+ */
+static void load_resume(struct mm_session *s)
+{
+	struct mm_model_kept *model = &s->kept->model;
+	struct mm_load *load = load_place_find(&s->shell->stores);
+
+	/* The answer is put before it is noted. */
+	if (!model->answered && load && !mm_session_has_answer(s, model->position)) {
+		load_start(s, load);
+		return;
+	}
+	mm_model_items_begin(s);
+	if (s->store)
+		mm_model_finish(s);
+	else
+		mm_model_failed(s, -EAGAIN, MM_REFUSED_LOAD);
+	mm_session_request_end(s);
+	mm_kept_publish(&model->load, (uint64_t)0);
+}
+
+void mm_loads_resume(struct mm_shell *shell)
+{
+	MM_FOREACH_SESSION(shell, s) {
+		if (s->state != MM_SESSION_OPEN)
+			continue;
+		if (s->kept->model.store && !s->store)
+			mm_session_end(s, "mmd was restarted, and its model is lost");
+		else if (s->kept->model.load)
+			load_resume(s);
+	}
 }

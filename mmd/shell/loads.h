@@ -8,6 +8,8 @@
  *             store (store.h), in memory or, through a spool (spools.h), on disk. Its store is used
  *             only after the load was reaped, and the store sealed and checked. A load without
  *             files asks for a copy by its key (keys.h), and shares it or is refused.
+ * Restart:    a load dies with core. Its tenant is told to try again, which libclient does by
+ *             itself; before it knows of the load another one is started instead.
  * Ownership:  a load owns its socket and a reference to its store.
  * Trust:      a load parses hostile files and counts as hostile itself: its messages are checked,
  *             and it is killed when one is wrong.
@@ -62,10 +64,10 @@ struct mm_load {
 #define MM_STORE_NO_TENANT UINT32_MAX
 
 /*
- * Starts a load for MODEL_OPEN of @session. Return: 0 the reply follows; negative errno for the
- * reply.
+ * Starts a load for the MODEL_OPEN @msg of @session. Return: 0 the reply follows, or has followed
+ * if a core that has died began with the same request; negative errno for the reply.
  */
-int mm_load_open(struct mm_session *session);
+int mm_load_open(struct mm_session *session, const struct mm_msg *msg);
 
 /*
  * Kills the session's load and drops its reference to a store: at its end, or on MODEL_DROP of the
@@ -91,3 +93,10 @@ void mm_load_on_sealed(struct mm_shell *shell, uint64_t id, int result, const ch
  */
 void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd);
 void mm_load_gone(struct mm_shell *shell, uint64_t id, int status);
+
+/*
+ * The loads of a core that has died have died with it, and all else that was under way is done:
+ * finishes what they had brought, begins again what their tenants do not know of yet, and has the
+ * others try again.
+ */
+void mm_loads_resume(struct mm_shell *shell);

@@ -382,8 +382,8 @@ static json_t *tenant_json(const struct mm_session *s)
 		tenant_turns_fill(&t, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
-	mm_json_put_u64(tenant, "load_read_bytes", s->load_read_bytes & INT64_MAX);
-	mm_json_put_u64(tenant, "load_filled_bytes", s->load_filled_bytes & INT64_MAX);
+	mm_json_put_u64(tenant, "load_read_bytes", s->kept->model.read_bytes & INT64_MAX);
+	mm_json_put_u64(tenant, "load_filled_bytes", s->kept->model.filled_bytes & INT64_MAX);
 	json_object_set_new(tenant, "group", mm_session_group_json(s));
 	mm_json_put_u64(tenant, "swap_refused_bytes", s->swap_refused_bytes & INT64_MAX);
 	mm_json_put_u64(tenant, "store", s->store ? s->store->id : 0);
@@ -554,7 +554,7 @@ static json_t *status_show(void *context, const json_t *params, struct mm_rpc_er
 	mm_json_put_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
 	mm_json_put_u64(result, "swap_bytes", mm_swap_used(shell));
 	mm_json_put_u64(result, "swap_max_bytes", shell->config->swap_max_bytes);
-	mm_json_put_u64(result, "load_deaths", shell->stores.deaths);
+	mm_json_put_u64(result, "load_deaths", shell->stores.kept->deaths);
 	mm_json_put(result, "stores", stores_json(shell));
 	return result;
 }

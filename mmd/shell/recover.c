@@ -207,6 +207,7 @@ int mm_recover(struct mm_shell *shell)
 		return r;
 	joining_settle(shell);
 	requests_take(shell);
+	mm_stores_resume(shell);
 	r = sessions_resume(shell);
 	if (r == 0)
 		r = workers_resume(shell);
@@ -223,6 +224,7 @@ int mm_recover(struct mm_shell *shell)
 	closed_report(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_event_now(&shell->pool[i], MM_EVENT_RESTARTED, 0);
+	mm_stores_resume_end(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_resume_end(&shell->pool[i]);
 	connections_accept(shell);

@@ -195,12 +195,10 @@ void mm_sessions_end(struct mm_pool *pool, const char *reason)
 
 static void model_open(struct mm_session *s, const struct mm_msg *msg)
 {
-	int r = mm_load_open(s);
+	int r = mm_load_open(s, msg);
 
 	if (r < 0)
 		mm_session_reply(s, msg->user_data, MM_OP_MODEL_OPEN, r);
-	else
-		s->open_user_data = msg->user_data;
 }
 
 static int session_core_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *msg)
@@ -682,7 +680,7 @@ static void sample_idle(struct mm_session *s, uint64_t now_ns)
 		return;
 	if (s->store || (mm_core_tenant(s->pool->core, s->tenant, &t) && t.kv_chunks_max))
 		s->idle_by_ns = UINT64_MAX;
-	else if (s->load)
+	else if (s->kept->model.load)
 		s->idle_by_ns = now_ns + idle_ns;
 	else if (now_ns >= s->idle_by_ns)
 		mm_session_end(

@@ -32,6 +32,7 @@
 #include "mmd/shell/outbox.h"
 #include "mmd/shell/pace.h"
 #include "mmd/common/proto.h"
+#include "mmd/shell/model.h"
 
 /* Idle connections of one user must not use up all MM_HELLOS_MAX places. */
 #define MM_HELLOS_UID_MAX 24
@@ -72,6 +73,7 @@ struct mm_session_kept {
 	uint32_t group_position, swap_position;
 	char end_reason[MM_END_BYTES];
 	uint64_t swap_bytes; /* 0: it has no swap space */
+	struct mm_model_kept model;
 };
 
 struct mm_session {
@@ -114,17 +116,13 @@ struct mm_session {
 	bool busy;                  /* requests were left for the next iteration */
 	const char *ending; /* why its connection is closed in this iteration; NULL: it is not */
 	bool dead;          /* its process is dead, and that was not reported to the core yet */
-	bool stopped_check_due;  /* the core has asked whether its process is stopped */
-	uint64_t open_user_data; /* from the MODEL_OPEN under way */
+	bool stopped_check_due; /* the core has asked whether its process is stopped */
 
 	struct mm_shell_group *group; /* of which it is a rank; NULL: none */
 	uint32_t rank;
 
-	uint64_t load; /* id of its running load; 0 = none */
-	unsigned int load_deaths;
-	struct mm_store *store;
-	uint64_t load_read_bytes, load_filled_bytes; /* of the load of its model */
-	uint64_t layers_seen, copy_seen_ns;          /* totals of the cursors when last sampled */
+	struct mm_store *store;             /* that it uses; its load is kept->model.load */
+	uint64_t layers_seen, copy_seen_ns; /* totals of the cursors when last sampled */
 };
 
 #define MM_FOREACH_SESSION(shell, s)                            \

@@ -92,9 +92,19 @@ struct mm_event_source mm_session_source(const struct mm_session *s)
 					 .position = s->requests.mine };
 }
 
+static uint64_t request_serial(uint32_t position)
+{
+	return SERIAL_OF_REQUEST | (uint64_t)position << SERIAL_SHIFT;
+}
+
 void mm_session_request_begin(struct mm_session *s, uint32_t position)
 {
-	s->shell->serial = SERIAL_OF_REQUEST | (uint64_t)position << SERIAL_SHIFT;
+	s->shell->serial = request_serial(position);
+}
+
+bool mm_session_has_answer(const struct mm_session *s, uint32_t position)
+{
+	return mm_outbox_has(&s->outbox, request_serial(position));
 }
 
 void mm_session_request_end(struct mm_session *s)

@@ -31,5 +31,8 @@ void mm_session_fds_drop(struct mm_session *session);
 void mm_session_request_begin(struct mm_session *session, uint32_t position);
 void mm_session_request_end(struct mm_session *session);
 
+/* Whether the first item that was put for the request at @position still waits. */
+bool mm_session_has_answer(const struct mm_session *session, uint32_t position);
+
 /* The request that is being handled, as the source of an event. */
 struct mm_event_source mm_session_source(const struct mm_session *session);

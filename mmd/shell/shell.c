@@ -296,7 +296,6 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	};
 	mm_kchan_init(&shell->keeper, fd);
 	mm_held_init(&shell->held, &shell->keeper);
-	mm_stores_init(shell);
 	mm_spools_init(shell);
 	mm_admin_init(shell);
 	mm_peerlog_init(&shell->peerlog);
@@ -305,6 +304,7 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 		r = book_begin(shell);
 	if (r < 0)
 		return r;
+	mm_stores_init(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_init(&shell->pool[i], shell, i);
 	mm_sessions_init(shell);

@@ -83,20 +83,26 @@ static void spool_send(struct mm_spool *spool, enum mm_sop op)
 		mm_log(MM_LOG_WARN, "spool.unreachable", "store=%" PRIu64, spool->store);
 }
 
+/* NULL: there is none. */
+static struct mm_spool *spool_place(struct mm_shell *shell)
+{
+	for (size_t i = 0; i < MM_SPOOLS_MAX; i++)
+		if (shell->spools.spool[i].state == MM_SPOOL_FREE)
+			return &shell->spools.spool[i];
+	return NULL;
+}
+
 int mm_spool_open(struct mm_shell *shell, uint64_t store, uint64_t bytes)
 {
-	for (size_t i = 0; i < MM_SPOOLS_MAX; i++) {
-		struct mm_spool *spool = &shell->spools.spool[i];
+	struct mm_spool *spool = spool_place(shell);
 
-		if (spool->state != MM_SPOOL_FREE)
-			continue;
-		spool->state = MM_SPOOL_STARTING;
-		spool->store = store;
-		spool->bytes = bytes;
-		mm_shell_send_keeper(shell, MM_K_START, MM_ROLE_SPOOL, store);
-		return 0;
-	}
-	return -EAGAIN;
+	if (!spool)
+		return -EAGAIN;
+	spool->state = MM_SPOOL_STARTING;
+	spool->store = store;
+	spool->bytes = bytes;
+	mm_shell_send_keeper(shell, MM_K_START, MM_ROLE_SPOOL, store);
+	return 0;
 }
 
 void mm_spool_seal(struct mm_shell *shell, uint64_t store)
@@ -223,4 +229,60 @@ void mm_spool_gone(struct mm_shell *shell, uint64_t store, int status)
 	mm_log(MM_LOG_WARN, "spool.died", "store=%" PRIu64 " status=%#x", store,
 	       (unsigned int)status);
 	spool_fail(spool, -EIO, "the process that holds it died");
+}
+
+/* ---- taking over ---- */
+
+/* How many xfers have the store. */
+static unsigned int store_xfers(const struct mm_shell *shell, uint64_t store)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		const struct mm_worker_kept *kept = shell->pool[i].worker.kept;
+
+		n += kept->state != MM_WORKER_DOWN &&
+		     mm_told_has(&kept->told, MM_TOLD_STORE, store);
+	}
+	return n;
+}
+
+/* Return: whether it goes on. */
+static bool spool_resume(struct mm_shell *shell, const struct mm_held_child *child)
+{
+	const struct mm_held_name name = { .kind = MM_HELD_PEER,
+					   .index = mm_held_peer(MM_ROLE_SPOOL, 0),
+					   .id = child->id };
+	const struct mm_store *store = mm_store_find(shell, child->id);
+	unsigned int users = store_xfers(shell, child->id);
+	struct mm_spool *spool = spool_place(shell);
+
+	if (!spool || (!store && !users))
+		return false;
+	spool->fd = mm_held_take(&shell->held, name);
+	if (spool->fd < 0)
+		return false;
+	spool->store = child->id;
+	spool->bytes = store ? store->bytes : 0;
+	spool->drops = users;
+	spool->state = store ? MM_SPOOL_OPEN : MM_SPOOL_LEAVING;
+	if (mm_loop_add(&shell->loop, &spool->source, spool->fd, EPOLLIN, spool_on_socket) == 0)
+		return true;
+	spool_release(spool);
+	return false;
+}
+
+void mm_spools_resume(struct mm_shell *shell)
+{
+	for (uint32_t i = 0; i < shell->held.n_children; i++) {
+		const struct mm_held_child *child = &shell->held.child[i];
+
+		if (child->role != MM_ROLE_SPOOL)
+			continue;
+		if (child->ended && mm_store_find(shell, child->id))
+			mm_log(MM_LOG_WARN, "spool.died", "store=%" PRIu64 " status=%#x", child->id,
+			       (unsigned int)child->status);
+		else if (!child->ended && !spool_resume(shell, child))
+			mm_shell_send_keeper(shell, MM_K_KILL, MM_ROLE_SPOOL, child->id);
+	}
 }

@@ -51,6 +51,12 @@ void mm_spools_init(struct mm_shell *shell);
 void mm_spools_done(struct mm_shell *shell);
 
 /*
+ * Takes over the spools of a core that has died: those of stores that there are, and those that
+ * wait for an xfer to let go of a store that is gone. The others end.
+ */
+void mm_spools_resume(struct mm_shell *shell);
+
+/*
  * Starts a spool with a file of @bytes for @store; mm_load_on_spooled() follows. Return: 0; -EAGAIN
  * too many spools.
  */

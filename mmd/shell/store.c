@@ -14,13 +14,22 @@
 #include "mmd/shell/dir.h"
 #include "mmd/shell/shell.h"
 
+static void store_clear(struct mm_stores *all, struct mm_store *store)
+{
+	*store = (struct mm_store){ .fd = -1,
+				    .xfer_fd = -1,
+				    .disk_fd = -1,
+				    .keys = &all->kept->keys,
+				    .kept = &all->kept->store[store - all->store] };
+}
+
 void mm_stores_init(struct mm_shell *shell)
 {
 	struct mm_stores *all = &shell->stores;
 
-	*all = (struct mm_stores){ 0 };
+	*all = (struct mm_stores){ .kept = &shell->kept.front->stores };
 	for (size_t i = 0; i < MM_STORES_MAX; i++)
-		all->store[i].fd = all->store[i].xfer_fd = all->store[i].disk_fd = -1;
+		store_clear(all, &all->store[i]);
 	for (size_t i = 0; i < MM_LOADS_MAX; i++)
 		all->load[i] =
 			(struct mm_load){ .shell = shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
@@ -47,27 +56,92 @@ struct mm_store *mm_store_by_identity(struct mm_shell *shell, const struct mm_lm
 	return NULL;
 }
 
-void mm_store_put(struct mm_shell *shell, struct mm_store *store)
+/* ---- at keeper, and in the book ---- */
+
+/* The files of a store that keeper holds, by the index in their names. */
+static int *store_file(struct mm_store *store, uint32_t index)
+{
+	return index == 0 ? &store->fd : index == 1 ? &store->xfer_fd : &store->disk_fd;
+}
+
+#define STORE_FILES 3
+
+static struct mm_held_name store_name(uint64_t id, uint32_t index)
+{
+	return (struct mm_held_name){ .kind = MM_HELD_STORE, .id = id, .index = index };
+}
+
+/* keeper has the files before anything depends on the store. Return: 0; -EIO. */
+static int store_keep(struct mm_shell *shell, struct mm_store *store)
+{
+	struct mm_store_kept *kept = store->kept;
+
+	for (uint32_t i = 0; i < STORE_FILES; i++)
+		if (*store_file(store, i) >= 0)
+			mm_held_put(&shell->held, store_name(store->id, i), *store_file(store, i));
+	if (!mm_held_sync(&shell->held))
+		return -EIO;
+	*kept = (struct mm_store_kept){ .bytes = store->bytes,
+					.host_bytes = store->host_bytes,
+					.hugepage_bytes = store->hugepage_bytes,
+					.payer = store->payer,
+					.head_bytes = store->head_bytes,
+					.flags = store->flags,
+					.numa_node = store->numa_node,
+					.on_disk = store->on_disk };
+	memcpy(kept->identity, store->identity, sizeof(kept->identity));
+	mm_kept_publish(&kept->id, store->id);
+	return 0;
+}
+
+static void store_unkeep(struct mm_shell *shell, struct mm_store *store)
+{
+	if (store->kept->id != store->id)
+		return;
+	mm_kept_publish(&store->kept->id, (uint64_t)0);
+	for (uint32_t i = 0; i < STORE_FILES; i++)
+		if (*store_file(store, i) >= 0)
+			mm_held_drop(&shell->held, store_name(store->id, i), false);
+}
+
+/* ---- life ---- */
+
+/* The xfers and the spool let go of it, too. */
+static void store_free(struct mm_shell *shell, struct mm_store *store)
 {
 	unsigned int drops = 0;
 
-	mm_assert(store->refs > 0);
-	if (--store->refs > 0)
-		return;
 	for (uint32_t i = 0; store->ready && i < shell->n_pools; i++) {
 		drops += shell->pool[i].worker.kept->state == MM_WORKER_UP ||
 			 shell->pool[i].worker.kept->state == MM_WORKER_DYING;
 		mm_worker_store_drop(&shell->pool[i], store->id);
 	}
 	shell->stores.bytes -= store->host_bytes;
+	mm_keys_done(store);
+	store_unkeep(shell, store);
 	mm_close_fd(&store->fd);
 	mm_close_fd(&store->xfer_fd);
 	mm_close_fd(&store->disk_fd);
 	if (store->on_disk)
 		mm_spool_release(shell, store->id, drops);
-	mm_keys_done(store);
 	free(store->groups);
-	*store = (struct mm_store){ .fd = -1, .xfer_fd = -1, .disk_fd = -1 };
+	store_clear(&shell->stores, store);
+}
+
+void mm_store_put(struct mm_shell *shell, struct mm_store *store)
+{
+	mm_assert(store->refs > 0);
+	if (--store->refs == 0)
+		store_free(shell, store);
+}
+
+uint64_t mm_store_pages(const struct mm_store *store, uint64_t page_bytes)
+{
+	uint64_t pages = 0;
+
+	for (uint32_t i = 0; i < store->n_groups; i++)
+		pages += mm_div_up(store->groups[i].bytes, page_bytes);
+	return pages;
 }
 
 uint64_t mm_stores_host_bytes(const struct mm_shell *shell)
@@ -106,14 +180,11 @@ struct mm_store *mm_store_new(struct mm_shell *shell, const struct mm_lmsg *want
 		store = all->store[i].id ? NULL : &all->store[i];
 	if (!store)
 		return NULL;
-	*store = (struct mm_store){ .id = ++all->store_serial,
-				    .fd = -1,
-				    .xfer_fd = -1,
-				    .disk_fd = -1,
-				    .bytes = want->store_bytes,
-				    .head_bytes = want->head_bytes,
-				    .numa_node = numa_node,
-				    .refs = 1 };
+	store->id = ++all->kept->store_serial;
+	store->bytes = want->store_bytes;
+	store->head_bytes = want->head_bytes;
+	store->numa_node = numa_node;
+	store->refs = 1;
 	memcpy(store->identity, want->identity, sizeof(store->identity));
 	return store;
 }
@@ -193,6 +264,8 @@ const char *mm_store_seal(struct mm_shell *shell, struct mm_store *store)
 			     &store->tensor_bytes);
 	if (wrong)
 		return wrong;
+	if (store_keep(shell, store) < 0)
+		return "keeper does not take the store";
 	store->ready = true;
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_store(&shell->pool[i], store->id);
@@ -212,4 +285,55 @@ void mm_stores_done(struct mm_shell *shell)
 		mm_keys_done(&shell->stores.store[i]);
 		free(shell->stores.store[i].groups);
 	}
+}
+
+/* ---- taking over ---- */
+
+/* Return: NULL; else what is wrong with it. */
+static const char *store_resume(struct mm_shell *shell, struct mm_store *store)
+{
+	const struct mm_store_kept *kept = store->kept;
+
+	store->id = kept->id;
+	store->bytes = kept->bytes;
+	store->host_bytes = kept->host_bytes;
+	store->hugepage_bytes = kept->hugepage_bytes;
+	store->payer = kept->payer;
+	store->head_bytes = kept->head_bytes;
+	store->flags = kept->flags;
+	store->numa_node = kept->numa_node;
+	store->on_disk = kept->on_disk;
+	memcpy(store->identity, kept->identity, sizeof(store->identity));
+	for (uint32_t i = 0; i < STORE_FILES; i++)
+		*store_file(store, i) = mm_held_take(&shell->held, store_name(store->id, i));
+	shell->stores.bytes += store->host_bytes;
+	if (store->fd < 0 || (store->on_disk && store->disk_fd < 0))
+		return "keeper does not have its files";
+	store->ready = true;
+	return mm_dir_check(store->fd, store, &store->groups, &store->n_groups,
+			    &store->tensor_bytes);
+}
+
+void mm_stores_resume(struct mm_shell *shell)
+{
+	for (size_t i = 0; i < MM_STORES_MAX; i++) {
+		struct mm_store *store = &shell->stores.store[i];
+		const char *wrong = store->kept->id ? store_resume(shell, store) : NULL;
+
+		if (!wrong)
+			continue;
+		mm_log(MM_LOG_ERROR, "store.lost", "store=%" PRIu64 " reason=\"%s\"", store->id,
+		       wrong);
+		store_free(shell, store);
+	}
+	mm_models_resume(shell);
+}
+
+void mm_stores_resume_end(struct mm_shell *shell)
+{
+	mm_loads_resume(shell);
+	for (size_t i = 0; i < MM_STORES_MAX; i++)
+		if (shell->stores.store[i].id && !shell->stores.store[i].refs)
+			store_free(shell, &shell->stores.store[i]);
+	mm_spools_resume(shell);
 }

@@ -8,6 +8,8 @@
  *             reaped, it was sealed and its directory was checked (dir.h). Stores belong to the
  *             node: all devices share them, and each device's xfer registers its own mapping with
  *             the driver.
+ * Restart:    keeper holds the files of a store that is ready, and the book says what it is; one
+ *             that is half filled goes with core, like its load.
  * Ownership:  a store is counted by its users: the load that fills it, loads that wait for it,
  *             sessions that use it. It is freed when the last one lets go.
  * Trust:      a load is hostile until its result was checked, with pread() into private memory
@@ -56,18 +58,41 @@ struct mm_store {
 	bool failed; /* its load failed: no new user may join */
 	uint32_t n_groups;
 	struct mm_core_group *groups;
-	uint64_t tensor_bytes; /* bytes of all tensors, without padding */
-	struct mm_store_key *keys;
+	uint64_t tensor_bytes;     /* bytes of all tensors, without padding */
+	struct mm_keys_kept *keys; /* of all stores */
+	struct mm_store_kept *kept;
+};
+
+/*
+ * The part of a store that outlives core (kept.h): from when it is ready until nobody uses it. Its
+ * groups are read again from its directory, which nobody can change.
+ */
+struct mm_store_kept {
+	uint64_t id; /* 0 = free; stored last */
+	uint64_t bytes, host_bytes, hugepage_bytes;
+	uint64_t payer;
+	uint32_t head_bytes;
+	uint32_t flags;
+	int32_t numa_node;
+	uint32_t on_disk;
+	uint8_t identity[32];
+};
+
+struct mm_stores_kept {
+	uint64_t store_serial, load_serial; /* the last numbers used */
+	uint64_t deaths;
+	struct mm_store_kept store[MM_STORES_MAX];
+	struct mm_keys_kept keys;
 };
 
 struct mm_stores {
 	struct mm_store store[MM_STORES_MAX];
 	struct mm_load load[MM_LOADS_MAX];
-	uint64_t store_serial, load_serial;
-	uint64_t bytes;  /* host memory of all stores */
-	uint64_t deaths; /* loads that were killed or crashed */
+	struct mm_stores_kept *kept; /* its deaths: of loads that were killed or crashed */
+	uint64_t bytes;              /* host memory of all stores */
 };
 
+/* The book exists. */
 void mm_stores_init(struct mm_shell *shell);
 void mm_stores_done(struct mm_shell *shell);
 
@@ -81,6 +106,22 @@ uint64_t mm_stores_host_bytes(const struct mm_shell *shell);
  * any.
  */
 int mm_store_node(const struct mm_pool *pool);
+
+/**
+ * mm_stores_resume() - take over the stores of a core that has died, and who uses them
+ * @shell: has a book and an inventory
+ *
+ * A store whose files are not whole any more is left out, and its sessions end.
+ */
+void mm_stores_resume(struct mm_shell *shell);
+/*
+ * All that was under way is done: drops stores that nobody uses, and begins loads again that were
+ * under way.
+ */
+void mm_stores_resume_end(struct mm_shell *shell);
+
+/* Pages of a device that its groups take if no two of them share one. */
+uint64_t mm_store_pages(const struct mm_store *store, uint64_t page_bytes);
 
 /* A store by its id; NULL when there is none. */
 struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id);

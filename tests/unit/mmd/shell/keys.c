@@ -21,6 +21,7 @@ static int setup(void **state)
 	struct mm_shell *shell = calloc(1, sizeof(*shell));
 
 	assert_non_null(shell);
+	assert_int_equal(mm_kept_create(1, MM_SESSIONS_MAX, &shell->kept), 0);
 	mm_stores_init(shell);
 	for (size_t i = 0; i < 2; i++)
 		shell->stores.store[i].id = 1 + i;
@@ -35,6 +36,7 @@ static int teardown(void **state)
 
 	for (size_t i = 0; i < MM_STORES_MAX; i++)
 		mm_keys_done(&shell->stores.store[i]);
+	mm_kept_done(&shell->kept);
 	free(shell);
 	return 0;
 }
