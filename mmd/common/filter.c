@@ -111,7 +111,7 @@ static int refused_add(scmp_filter_ctx ctx, uint32_t action, const struct mm_fil
 
 	for (size_t i = 0; r == 0 && i < MM_ARRAY_SIZE(networks); i++)
 		r = seccomp_rule_add(ctx, action, SCMP_SYS(socket), 1,
-				     SCMP_A0(SCMP_CMP_EQ, networks[i]));
+				     SCMP_A0(SCMP_CMP_EQ, networks[i], 0));
 	return r;
 }
 

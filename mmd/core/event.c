@@ -83,8 +83,7 @@ static int event_call_other(struct mm_core *c, const struct mm_event *e,
 		return (int)mm_core_quota_set(c, e->now_ns, e->quota.account, e->quota.revision,
 					      &e->quota.quota);
 	default:
-		mm_assert(!"a kind of event");
-		return 0;
+		mm_panic("an event of no kind", __FILE__, __LINE__);
 	}
 }
 
@@ -331,15 +330,16 @@ static WALK void walk_model(struct walk *w, struct mm_event *e)
 /* Walks over the arguments of the event's kind. @stats: WALK_READS: room for statistics. */
 static WALK void walk_arguments(struct walk *w, struct mm_event *e, struct mm_tenant_stats *stats)
 {
+	static_assert(offsetof(struct mm_event, xfer_epoch) ==
+				      offsetof(struct mm_event, swap_bytes) &&
+			      offsetof(struct mm_event, xfer_epoch) ==
+				      offsetof(struct mm_event, layer_ns),
+		      "one word");
+
 	switch (e->kind) {
 	case MM_EVENT_XFER_UP:
 	case MM_EVENT_SWAP_OPEN:
 	case MM_EVENT_STREAMED:
-		static_assert(offsetof(struct mm_event, xfer_epoch) ==
-					      offsetof(struct mm_event, swap_bytes) &&
-				      offsetof(struct mm_event, xfer_epoch) ==
-					      offsetof(struct mm_event, layer_ns),
-			      "one word");
 		walk_u64(w, &e->xfer_epoch);
 		break;
 	case MM_EVENT_JOB_DONE:
