@@ -139,6 +139,9 @@ static bool packet_check(struct mm_kpacket *packet, size_t bytes)
 		return false;
 	packet->n_names = (uint32_t)(names_bytes / sizeof(packet->name[0]));
 	packet->msg.text[sizeof(packet->msg.text) - 1] = 0;
+	for (uint32_t i = 0; i < packet->n_names; i++)
+		if (!packet->name[i].kind)
+			return false;
 	return true;
 }
 

@@ -39,3 +39,32 @@ static inline void input_path(const uint8_t *data, size_t size_bytes, char *ret_
 	snprintf(ret_path, INPUT_PATH_BYTES, "/proc/self/fd/%d",
 		 input_file(data, size_bytes, size_bytes));
 }
+
+/* Returns the value of a digit; -1: it is none. */
+static inline int input_digit(uint8_t c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/*
+ * The bytes that an input is about. One that begins with "hex " has them as digits, so that it can
+ * be read and compared in corpus/; whatever else is between digits only separates them. @digits has
+ * room for as many bytes as the input has.
+ */
+static inline const uint8_t *input_bytes(const uint8_t *data, size_t *size_bytes, uint8_t *digits)
+{
+	size_t bytes = 0;
+
+	if (*size_bytes < 4 || memcmp(data, "hex ", 4) != 0)
+		return data;
+	for (size_t i = 4; i + 1 < *size_bytes; i++) {
+		if (input_digit(data[i]) < 0 || input_digit(data[i + 1]) < 0)
+			continue;
+		digits[bytes++] = (uint8_t)(input_digit(data[i]) << 4 | input_digit(data[i + 1]));
+		i++;
+	}
+	*size_bytes = bytes;
+	return digits;
+}

@@ -45,30 +45,7 @@ static void event_write(struct mm_journal *journal, const struct mm_event *event
 	mm_assert(memcmp(packed, repacked, bytes) == 0);
 }
 
-/* Returns the value of a digit; -1: it is none. */
-static int digit_value(uint8_t c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Returns how many bytes the digits have; whatever else is there only separates them. */
-static size_t digits_read(const uint8_t *text, size_t n, unsigned char *ret)
-{
-	size_t bytes = 0;
-
-	for (size_t i = 0; i + 1 < n; i++) {
-		if (digit_value(text[i]) < 0 || digit_value(text[i + 1]) < 0)
-			continue;
-		ret[bytes++] =
-			(unsigned char)(digit_value(text[i]) << 4 | digit_value(text[i + 1]));
-		i++;
-	}
-	return bytes;
-}
-
-static void input_read(const uint8_t *data, size_t size_bytes)
+static void bytes_read(const uint8_t *data, size_t size_bytes)
 {
 	struct mm_tenant_stats stats;
 	struct mm_journal journal;
@@ -97,11 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 
 	if (size_bytes > BYTES)
 		return 0;
-	if (size_bytes < 4 || memcmp(data, "hex ", 4) != 0) {
-		input_read(data, size_bytes);
-		return 0;
-	}
-	size_bytes = digits_read(data + 4, size_bytes - 4, digits);
-	input_read(digits, size_bytes);
+	data = input_bytes(data, &size_bytes, digits);
+	bytes_read(data, size_bytes);
 	return 0;
 }
