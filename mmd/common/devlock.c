@@ -430,6 +430,16 @@ int mm_devlock_take(struct mm_devlock *lock, const uint8_t uuid[16], int pid, ch
 	return r < 0 ? r : claim_take(lock, err, err_bytes);
 }
 
+bool mm_devlock_name(struct mm_devlock *lock, const char *text)
+{
+	const size_t digits = sizeof(lock->uuid) - 1;
+
+	if (strlen(text) != digits || strspn(text, "0123456789abcdef") != digits)
+		return false;
+	memcpy(lock->uuid, text, digits + 1);
+	return true;
+}
+
 void mm_devlock_adopt(struct mm_devlock *lock)
 {
 	/* The kernel records the process that called listen() last as the owner. */

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define MM_DEVLOCK_DIR       "/run/mmd-locks"
@@ -52,6 +53,9 @@ struct mm_devlock {
  */
 int mm_devlock_take(struct mm_devlock *lock, const uint8_t uuid[16], int pid, char *err,
 		    size_t err_bytes);
+
+/* Sets the UUID from 32 hexadecimal digits. Return: whether @text is these and nothing else. */
+bool mm_devlock_name(struct mm_devlock *lock, const char *text);
 
 /* Makes this process the one that the kernel names as the holder of the claim. */
 void mm_devlock_adopt(struct mm_devlock *lock);

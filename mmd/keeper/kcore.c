@@ -41,18 +41,24 @@ static void core_on_resumed(struct mm_keeper *k)
 	mm_children_forget_ended(k);
 }
 
-/* The packet has the claim, then the file, as far as there are any. */
+/*
+ * The packet has the claim, then the file, as far as there are any. keeper removes the file of the
+ * UUID's name in the end, as root: a core that was taken over must not name another one.
+ */
 static void device_lock_hold(struct mm_keeper *k, struct mm_kpacket *packet)
 {
 	struct mm_keeper_xfer *x = mm_children_xfer(k, &packet->msg);
 	size_t n = packet->n_fds;
 
+	if (!mm_devlock_name(&x->lock, packet->msg.text)) {
+		mm_log(MM_LOG_ERROR, "device.lock_unnamed", "device=%u", packet->msg.device);
+		return;
+	}
 	mm_devlock_close(&x->lock);
 	if (n > 0 && packet->msg.result)
 		x->lock.file_fd = mm_kpacket_take(packet, --n);
 	if (n > 0)
 		x->lock.claim_fd = mm_kpacket_take(packet, 0);
-	snprintf(x->lock.uuid, sizeof(x->lock.uuid), "%.32s", packet->msg.text);
 	mm_devlock_adopt(&x->lock);
 }
 
