@@ -13,7 +13,7 @@ import pytest
 from children import as_user, ended
 from daemon import XFER_UID, Daemon, role_of
 from kvclient import KvClient
-from programs import SANITIZE, wait_until
+from programs import BIN, SANITIZE, wait_until
 from tenant import make_requests, plain_tokens
 
 UIDS = {"core": 65520, "xfer": XFER_UID, "spool": 65522, "log": 65523, "load": 65534}
@@ -151,6 +151,8 @@ def test_debugging(root, start, serve, model_dirs, sandbox):
     for role in ("core", "xfer"):
         check_role(d.pids(role)[0], UIDS[role] if os.geteuid() == 0 else os.geteuid(), sandbox)
     assert d.status()["rights"]["sandbox"] == sandbox
+    shown = subprocess.run([BIN / "mmctl", "--dir", d.dir, "status"], capture_output=True, check=True).stdout.decode()
+    assert f"sandbox: {sandbox}" in shown, shown
     serve_one(root, serve, model_dirs[0], d)
 
 

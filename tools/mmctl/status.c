@@ -2,6 +2,7 @@
 /* status - `mmctl status`: device, pool, tenants and stores at a glance */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"
@@ -51,6 +52,17 @@ static void status_print_tenants(const json_t *result)
 		       mm_json_u64(t, "pages"), mm_json_u64(t, "kv_chunks"),
 		       mm_json_u64(t, "alpha"), mm_json_u64(t, "layers"), mm_json_u64(t, "steps"),
 		       mm_json_flag(t, "idle") ? "yes" : "no");
+}
+
+/* Prints nothing where all is as it should be. A mmd of before has no such answer. */
+static void status_print_rights(const json_t *rights)
+{
+	if (!rights)
+		return;
+	if (strcmp(mm_json_text(rights, "sandbox"), "on") != 0)
+		printf("sandbox: %s; mmd is being debugged\n", mm_json_text(rights, "sandbox"));
+	if (mm_json_flag(rights, "core_stays_root"))
+		printf("rights: core could not become another user; see mmd's log\n");
 }
 
 /* A tenant that was refused a swap space computes again what it evicts: nothing else shows it. */
@@ -108,6 +120,7 @@ int mmctl_status_run(const struct mmctl *ctl, int argc, char **argv)
 		return mmctl_print_json(result);
 	printf("mmd %s, policy %s, up %" PRIu64 " s\n", mm_json_text(result, "version"),
 	       mm_json_text(result, "policy"), mm_json_u64(result, "uptime_ns") / MM_NS_PER_S);
+	status_print_rights(json_object_get(result, "rights"));
 	mmctl_each_device(result, status_print_pool);
 	status_print_swap(result);
 	status_print_tenants(result);
