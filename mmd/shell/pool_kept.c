@@ -62,11 +62,10 @@ void mm_pool_record(struct mm_pool *pool, const struct mm_event *event,
 	mm_kept_publish(&kept->seq, record.seq + 1);
 }
 
-void mm_pool_keep_due(struct mm_pool *pool, uint64_t event_ns)
+void mm_pool_keep_due(struct mm_pool *pool)
 {
 	if (!pool->kept->image_valid)
 		return;
-	pool->replay_ns += event_ns;
 	if (pool->replay_ns > MM_POOL_REPLAY_NS ||
 	    mm_journal_used(&pool->journal) > MM_KEPT_JOURNAL_BYTES / 2)
 		pool_image_save(pool);

@@ -27,8 +27,8 @@ int mm_pool_keep(struct mm_pool *pool);
 void mm_pool_record(struct mm_pool *pool, const struct mm_event *event,
 		    const struct mm_event_source *source);
 
-/* Counts the time that an event took, and makes another image when it is due. */
-void mm_pool_keep_due(struct mm_pool *pool, uint64_t event_ns);
+/* Makes another image when it is due; all that the last event was to cause has been done. */
+void mm_pool_keep_due(struct mm_pool *pool);
 
 /*
  * Leaves out what a core has died of: the last event in the journal, if none of its actions was
