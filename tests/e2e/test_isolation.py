@@ -6,6 +6,7 @@ descriptors that are kept; and nothing that tenants share can be written by one 
 """
 
 import ctypes
+import fcntl
 import json
 import mmap
 import os
@@ -29,6 +30,7 @@ from tenant import make_requests, plain_tokens
 PAGE = 16 << 10
 TAG = b"MMCANARY"
 DOMAINS = [(7001, "a"), (7001, "a"), (7002, "b"), (7003, "c")]  # users: two of one account
+F_SEAL_FUTURE_WRITE = 0x10
 MOST = 12  # chunks that one tenant holds at once
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="other users need root")
@@ -349,6 +351,31 @@ def test_host_copies(root, start, monkeypatch, pinned):
     ways, weights = found
     assert ways == [], ways
     assert weights and all(n >= test_keys.LAYERS * 4096 for n in weights), weights
+
+
+def tries_regions(d):
+    """mmd's region cannot be written; the others, which the tenant writes, cannot be cut off or closed to others."""
+    found = {}
+    with KvClient(d, PAGE) as client:
+        for name, fd in zip(("tenant", "mmd", "gates"), client.fds):
+            ways = writes(fd)
+            found[name] = ways if name == "mmd" else [way for way in ways if way in ("ftruncate", "fchmod")]
+            for seal in (fcntl.F_SEAL_WRITE, F_SEAL_FUTURE_WRITE, fcntl.F_SEAL_GROW):
+                try:
+                    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seal)
+                    found[name].append(f"seal {seal}")
+                except OSError:
+                    pass
+    return found
+
+
+@as_root
+def test_regions(root, start):
+    d = start(pool="512K", page="16K")
+    root.chmod(0o711)
+    found, *child = as_user(7001, tries_regions, d)
+    ended((found, *child))
+    assert not any(found.values()), found
 
 
 # ---- what is left of a process
