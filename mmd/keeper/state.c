@@ -19,10 +19,16 @@ void mm_keeper_child_kill(pid_t pid)
 		kill(pid, SIGKILL);
 }
 
+/* The text may be core's, so a terminal must not obey it. */
 void mm_keeper_fail(struct mm_keeper *k, const char *text)
 {
-	if (fprintf(stderr, "mmd: %s\n", text) < 0)
-		snprintf(k->why, sizeof(k->why), "%s", text);
+	char line[sizeof(k->why)];
+
+	snprintf(line, sizeof(line), "%s", text);
+	for (char *c = line; *c; c++)
+		*c = *c < ' ' || *c > '~' ? '?' : *c;
+	if (fprintf(stderr, "mmd: %s\n", line) < 0)
+		snprintf(k->why, sizeof(k->why), "%s", line);
 	k->failed = true;
 	mm_keeper_child_kill(k->process.pid);
 }
