@@ -113,7 +113,6 @@ def test_swap(root, start, serve, model_dirs, layout, rng):
     d = start(**SWAP)
     held = Held(d)
     want, tenant = swap_case(root, serve, model_dirs[0], d, layout)
-    tenant.ready()
     tenant.go()
     killed = 0
     while killed < KILLS and tenant.running():

@@ -204,3 +204,29 @@ int mm_arena_drain(struct mm_arena *arena, uint64_t patience_ns, uint64_t *ret_l
 	} while (!r && mm_now_ns() < by_ns);
 	return r;
 }
+
+pid_t mm_arena_role(const struct mm_arena *arena, const char *role)
+{
+	char path[64], line[4096], word[32];
+	mm_cleanup(mm_close_file) FILE *children = NULL;
+	int pid;
+
+	snprintf(word, sizeof(word), "--role=%s", role);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)arena->mmd.child.pid,
+		 (int)arena->mmd.child.pid);
+	children = fopen(path, "re");
+	while (children && fscanf(children, "%d", &pid) == 1) {
+		mm_cleanup(mm_close_file) FILE *file = NULL;
+		size_t n = 0;
+
+		snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+		file = fopen(path, "re");
+		if (file)
+			n = fread(line, 1, sizeof(line) - 1, file);
+		line[n] = '\0';
+		for (size_t at = 0; at < n; at += strlen(line + at) + 1)
+			if (!strcmp(line + at, word))
+				return pid;
+	}
+	return 0;
+}

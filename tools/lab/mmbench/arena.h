@@ -52,3 +52,6 @@ int mm_arena_request(struct mm_arena *arena, const char *method, json_t *params,
 
 /* Waits until all pages are free. @ret_leaked: how many are not. Return: 0; negative errno. */
 int mm_arena_drain(struct mm_arena *arena, uint64_t patience_ns, uint64_t *ret_leaked);
+
+/* The process of mmd that has this role. Return: 0: there is none now. */
+pid_t mm_arena_role(const struct mm_arena *arena, const char *role);

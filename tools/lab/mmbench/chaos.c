@@ -224,36 +224,9 @@ static void others_stop(struct chaos *c)
 
 /* ---- kills ---- */
 
-/* The process of that role. Return: 0: there is none now. */
-static pid_t role_find(const struct chaos *c, const char *role)
-{
-	char path[64], line[4096], word[32];
-	mm_cleanup(mm_close_file) FILE *children = NULL;
-	int pid;
-
-	snprintf(word, sizeof(word), "--role=%s", role);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)c->arena.mmd.child.pid,
-		 (int)c->arena.mmd.child.pid);
-	children = fopen(path, "re");
-	while (children && fscanf(children, "%d", &pid) == 1) {
-		mm_cleanup(mm_close_file) FILE *file = NULL;
-		size_t n = 0;
-
-		snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-		file = fopen(path, "re");
-		if (file)
-			n = fread(line, 1, sizeof(line) - 1, file);
-		line[n] = '\0';
-		for (size_t at = 0; at < n; at += strlen(line + at) + 1)
-			if (!strcmp(line + at, word))
-				return pid;
-	}
-	return 0;
-}
-
 static bool role_kill(struct chaos *c, const char *role)
 {
-	const pid_t pid = role_find(c, role);
+	const pid_t pid = mm_arena_role(&c->arena, role);
 
 	if (pid && kill(pid, SIGKILL) == 0)
 		return true;
@@ -302,7 +275,7 @@ static int xfer_await(struct chaos *c, pid_t old)
 
 static int xfer_kill(struct chaos *c)
 {
-	const pid_t old = role_find(c, "xfer");
+	const pid_t old = mm_arena_role(&c->arena, "xfer");
 	const uint64_t at_ns = mm_now_ns();
 	int r;
 

@@ -9,6 +9,7 @@
 #include "tools/lab/mmbench/chaos.h"
 #include "tools/lab/mmbench/decide.h"
 #include "tools/lab/mmbench/hostile.h"
+#include "tools/lab/mmbench/restart.h"
 #include "tools/lab/mmbench/serve.h"
 #include "tools/lab/mmbench/steps_options.h"
 #include "tools/lab/mmbench/timed.h"
@@ -20,6 +21,7 @@ struct mmbench {
 	struct mm_decide_line decide;
 	struct mm_hostile_opts hostile;
 	struct mm_chaos_opts chaos;
+	struct mm_restart_opts restart;
 };
 
 /* Two commands are called "serve": --models on the line says that it is the first. */
@@ -30,6 +32,7 @@ enum mmbench_command {
 	COMMAND_DECIDE,
 	COMMAND_HOSTILE,
 	COMMAND_CHAOS,
+	COMMAND_RESTART,
 	COMMANDS
 };
 
@@ -95,6 +98,17 @@ static const struct mm_opt_command mmbench_commands[COMMANDS] = {
 			"Status 1 also says that a token differed, a page was not free at the end "
 			"or had bytes of others, or an honest connection ended.",
 		.sets = { { mm_chaos_options, offsetof(struct mmbench, chaos) } },
+	},
+	[COMMAND_RESTART] = {
+		.name = "restart",
+		.arguments = "",
+		.summary = "how long tenants wait for the core that follows one that was killed",
+		.text = "Tenants share an mmd on a software GPU whose core is killed again and "
+			"again. The time from a kill until all of them have an answer is compared "
+			"with the bare cost of giving another process as many descriptors and "
+			"mapping the regions among them. Status 1 also says that a connection "
+			"ended.",
+		.sets = { { mm_restart_options, offsetof(struct mmbench, restart) } },
 	},
 };
 
@@ -217,6 +231,8 @@ static int command_run(const struct mmbench *m, size_t command)
 		return mm_bench_hostile(&m->hostile);
 	case COMMAND_CHAOS:
 		return mm_bench_chaos(&m->chaos);
+	case COMMAND_RESTART:
+		return mm_bench_restart(&m->restart);
 	default:
 		return mm_bench_decide(&m->decide);
 	}
