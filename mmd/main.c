@@ -13,6 +13,7 @@
 #include "mmd/keeper/keeper.h"
 #include "mmd/keeper/relay.h"
 #include "mmd/load/load.h"
+#include "mmd/shell/preflight.h"
 #include "mmd/shell/shell.h"
 #include "mmd/spool/spool.h"
 #include "mmd/xfer/xfer.h"
@@ -72,6 +73,9 @@ static int role_run(const struct mm_config *config)
 	switch (config->role) {
 	case MM_ROLE_CORE:
 		mm_log_init("core", level);
+#ifdef MM_CORE_FAILS /* in a build of tests/e2e/test_upgrade: it passes preflight, and fails */
+		return MM_EXIT_FAILED;
+#endif
 		files_raise();
 		return mm_shell_main(MM_ROLE_FD, config);
 	case MM_ROLE_XFER:
@@ -90,6 +94,9 @@ static int role_run(const struct mm_config *config)
 		return mm_spool_main(MM_ROLE_FD, config);
 	case MM_ROLE_LOG:
 		return mm_relay_main(MM_ROLE_FD);
+	case MM_ROLE_PREFLIGHT:
+		mm_log_init("preflight", level);
+		return mm_preflight_main(MM_ROLE_FD);
 	default:
 		mm_log_init("keeper", level);
 		/*

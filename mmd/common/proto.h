@@ -125,6 +125,18 @@ enum mm_kop {
 	MM_K_END,
 	/* core -> keeper: what the last core had stands again; accept connections. */
 	MM_K_RESUMED,
+	/*
+	 * core -> keeper: another build is to go on (1 fd: what it is to check, preflight.h); text:
+	 * the path of its file. flags: MM_K_F_CHECK: it is to check only. keeper -> core: the
+	 * answer: result: 0: it can, and core ends with MM_CORE_REPLACED unless it was only a
+	 * check; negative: text says why not.
+	 */
+	MM_K_UPGRADE,
+	/*
+	 * core -> keeper: this build has read what the one before has left. Until then keeper goes
+	 * back to that one if this one ends.
+	 */
+	MM_K_STANDS,
 };
 
 #define MM_K_F_ACK   1u /* DROP: DROPPED is to follow */
@@ -136,9 +148,23 @@ enum mm_kop {
  * end of mmd.
  */
 #define MM_K_F_RESUMABLE 16u
-#define MM_K_F_EXCUSED   32u /* KILL: the end of this xfer is no failure of it */
+#define MM_K_F_CHECK     64u /* UPGRADE: do no more than that */
+/* END: core is of another build since the last UPGRADE, or it was taken back. */
+#define MM_K_F_UPGRADED   128u
+#define MM_K_F_TAKEN_BACK 256u
+#define MM_K_F_EXCUSED    32u /* KILL: the end of this xfer is no failure of it */
 
-enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD, MM_ROLE_SPOOL, MM_ROLE_LOG };
+enum mm_role {
+	MM_ROLE_CORE = 1,
+	MM_ROLE_XFER,
+	MM_ROLE_LOAD,
+	MM_ROLE_SPOOL,
+	MM_ROLE_LOG,
+	MM_ROLE_PREFLIGHT
+};
+
+/* The exit status of a core that gives way to one of another build. */
+#define MM_CORE_REPLACED 75
 
 struct mm_kmsg {
 	uint32_t magic;

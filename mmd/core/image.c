@@ -47,6 +47,18 @@ struct preload_page {
 MM_FIELDS_DEFINE(mm_image_preload_page_fields, struct preload_page,
 		 MM_ONE(struct preload_page, page));
 
+#ifdef MM_IMAGE_NEXT
+/* In builds of tests/e2e/test_upgrade: 1: a later build may have it; 2: each must have it. */
+struct image_next {
+	uint32_t added;
+};
+#if MM_IMAGE_NEXT == 1
+MM_FIELDS_DEFINE(mm_image_next_fields, struct image_next, MM_OPTIONAL(struct image_next, added));
+#else
+MM_FIELDS_DEFINE(mm_image_next_fields, struct image_next, MM_ONE(struct image_next, added));
+#endif
+#endif
+
 /* Pointers of the core, as indices. */
 struct image_refs {
 	uint32_t turn_holder; /* index of a tenant; MM_NO_OWNER: none */
@@ -57,6 +69,9 @@ MM_FIELDS_DEFINE(mm_image_refs_fields, struct image_refs, MM_ONE(struct image_re
 struct image_load {
 	struct mm_core *c;
 	struct image_refs refs;
+#ifdef MM_IMAGE_NEXT
+	struct image_next next;
+#endif
 	uint32_t seen;                    /* a bit per entry of image_parts[] */
 	uint32_t of[MM_CORE_TENANTS_MAX]; /* the same for each tenant */
 };
@@ -88,6 +103,13 @@ static void *refs_place(struct image_load *l, uint32_t index, uint32_t *ret_most
 {
 	return place_one(index, &l->refs, 1, ret_most);
 }
+
+#ifdef MM_IMAGE_NEXT
+static void *next_place(struct image_load *l, uint32_t index, uint32_t *ret_most)
+{
+	return place_one(index, &l->next, 1, ret_most);
+}
+#endif
 
 static void *ledger_place(struct image_load *l, uint32_t index, uint32_t *ret_most)
 {
@@ -203,6 +225,9 @@ static const struct {
 	{ &mm_image_preload_entry_fields, PART_TABLE, preload_entry_place },
 	{ &mm_image_preload_page_fields, PART_TABLE, preload_page_place },
 	{ &mm_swap_piece_fields, PART_TABLE, pieces_place },
+#ifdef MM_IMAGE_NEXT
+	{ &mm_image_next_fields, MM_IMAGE_NEXT == 1 ? PART_TABLE : PART_ONE, next_place },
+#endif
 };
 #define PARTS MM_ARRAY_SIZE(image_parts)
 
@@ -305,6 +330,9 @@ int mm_core_image_save(const struct mm_core *c, void *to, size_t room, size_t *r
 	market_save(&w, c);
 	MM_FOREACH_TENANT(c, t)
 		tenant_save(&w, c, t);
+#ifdef MM_IMAGE_NEXT
+	mm_rows_put(&w, &mm_image_next_fields, 0, &(struct image_next){ 7 }, 1);
+#endif
 	return mm_rows_end(&w, ret_bytes);
 }
 
@@ -389,8 +417,7 @@ static int core_load(struct image_load *l, struct mm_rows_reader *r)
 	}
 	if (e < 0)
 		return e;
-	why = parts_are_complete(l) && l->c->entries_max == entries_max ? NULL
-									: "it is not complete";
+	why = parts_are_complete(l) && l->c->entries_max == entries_max ? NULL : "complete";
 	if (!why && l->refs.turn_holder != MM_NO_OWNER &&
 	    l->refs.turn_holder >= l->c->opts.tenants_max)
 		why = "turn_holder";

@@ -100,8 +100,18 @@ static void core_on_message(struct mm_keeper *k, struct mm_kpacket *packet)
 	case MM_K_RESUMED:
 		core_on_resumed(k);
 		break;
+	case MM_K_UPGRADE:
+		mm_upgrade_on_request(k, packet);
+		break;
+	case MM_K_STANDS:
+		mm_upgrade_on_stands(k);
+		break;
 	case MM_K_STOP:
-		mm_keeper_fail(k, msg->text);
+		/* A build that cannot go on is not the end of mmd: the one before can. */
+		if (k->upgrade.state == MM_UPGRADE_STARTED)
+			mm_keeper_child_kill(k->process.pid);
+		else
+			mm_keeper_fail(k, msg->text);
 		break;
 	default:
 		mm_log(MM_LOG_ERROR, "core.unknown_op", "op=%u", msg->op);
@@ -212,13 +222,20 @@ void mm_kcore_end(struct mm_keeper *k)
 
 void mm_kcore_gone(struct mm_keeper *k, int status)
 {
-	bool orderly = k->stopping && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	bool orderly = k->stopping && WIFEXITED(status) &&
+		       (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == MM_CORE_REPLACED);
 
 	k->process.pid = 0;
 	k->process.serves = false;
 	/* Names that it put and dropped count, and its last message may say why it ended. */
 	core_receive(k, UINT32_MAX);
 	mm_loop_del(&k->loop, &k->core_source);
+	if (!orderly && mm_upgrade_core_gone(k, status)) {
+		k->process.at_fault = false;
+		mm_kchan_close(&k->core);
+		successor_schedule(k);
+		return;
+	}
 	if (!orderly && !k->failed)
 		mm_log(MM_LOG_ERROR, "core.died", "status=%#x generation=%" PRIu64,
 		       (unsigned int)status, k->process.generation);
@@ -272,7 +289,9 @@ int mm_kcore_start(struct mm_keeper *k)
 		return r;
 	mm_kchan_init(&k->core, pair[0]);
 	child = pair[1];
+	mm_upgrade_program(k);
 	r = mm_spawn(k->config, MM_ROLE_CORE, &child, 1, &p->pid);
+	mm_spawn_program(k->upgrade.program_fd);
 	if (r < 0) {
 		mm_kchan_close(&k->core);
 		return r;
@@ -312,7 +331,8 @@ static void inventory_send(struct mm_keeper *k)
 {
 	struct mm_kmsg end = { .op = MM_K_END,
 			       .id = k->process.generation,
-			       .result = k->process.at_fault };
+			       .result = k->process.at_fault,
+			       .flags = k->upgrade.flags };
 
 	if (!k->process.pid || !k->process.inventory ||
 	    mm_hold_inventory_send(&k->hold, &k->core) != 1)
@@ -349,6 +369,7 @@ void mm_kcore_service(struct mm_keeper *k)
 	successor_start_due(k);
 	inventory_send(k);
 	beat_check_due(k);
+	mm_upgrade_service(k);
 }
 
 uint64_t mm_kcore_due_ns(const struct mm_keeper *k)
@@ -356,7 +377,7 @@ uint64_t mm_kcore_due_ns(const struct mm_keeper *k)
 	const struct mm_keeper_core *p = &k->process;
 
 	if (p->start_at_ns == UINT64_MAX)
-		return p->check_at_ns;
+		return MM_MIN(p->check_at_ns, k->upgrade.due_ns);
 	/* The end of the last load wakes keeper as well. */
 	return mm_children_loads_ended(k) ? p->start_at_ns : p->loads_by_ns;
 }

@@ -165,7 +165,7 @@ static void children_reap(struct mm_keeper *k)
 				k->process.stopped = WIFSTOPPED(status);
 			continue;
 		}
-		if (mm_closer_reaped(&k->closer, pid))
+		if (mm_closer_reaped(&k->closer, pid) || mm_upgrade_reaped(k, pid, status))
 			continue;
 		if (pid == k->process.pid)
 			mm_kcore_gone(k, status);
@@ -307,6 +307,7 @@ static int keeper_run(struct mm_keeper *k)
 static void keeper_done(struct mm_keeper *k)
 {
 	mm_keeper_child_kill(k->process.pid);
+	mm_keeper_child_kill(k->upgrade.pid);
 	mm_children_kill(k);
 	mm_place_done(&k->place);
 	mm_kchan_done(&k->core);
@@ -351,6 +352,7 @@ static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char
 		.signal_fd = -1,
 		.end_at_ns = UINT64_MAX,
 		.process.beat = MM_REGION_NULL,
+		.upgrade = MM_UPGRADE_INIT,
 		.process.start_at_ns = UINT64_MAX,
 		.closer.spared_fd = -1,
 		.relay = MM_RELAY_NULL,

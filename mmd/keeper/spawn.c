@@ -10,6 +10,12 @@
 #define EXIT_NO_EXEC 127
 
 static int spared_fd = -1;
+static int program_fd = -1;
+
+void mm_spawn_program(int fd)
+{
+	program_fd = fd;
+}
 
 void mm_spawn_spare(int fd)
 {
@@ -31,7 +37,7 @@ static void spawn_close_fds(int first)
 /* Runs in the child after fork, so it may call only async-signal-safe functions. */
 _Noreturn static void role_exec(char **argv, pid_t parent, const int *fds, int n_fds, int clean_fd)
 {
-	const int safe = MM_ROLE_FD + MM_SPAWN_FDS_MAX + 1;
+	const int safe = MM_ROLE_FD + MM_SPAWN_FDS_MAX + 2;
 	int moved[MM_SPAWN_FDS_MAX];
 	/*
 	 * keeper ends the roles in order; signals of a terminal or of systemd reach all processes
@@ -60,9 +66,18 @@ _Noreturn static void role_exec(char **argv, pid_t parent, const int *fds, int n
 	clean_fd = fcntl(clean_fd, F_DUPFD_CLOEXEC, safe);
 	if (clean_fd < 0 || dup2(clean_fd, MM_ROLE_FD + n_fds) < 0)
 		_exit(EXIT_NO_EXEC);
-	spawn_close_fds(MM_ROLE_FD + n_fds + 1);
+	/* It is closed by exec, which is done with it then. */
+	if (program_fd >= 0) {
+		program_fd = fcntl(program_fd, F_DUPFD_CLOEXEC, safe);
+		if (program_fd < 0 || dup3(program_fd, MM_ROLE_FD + n_fds + 1, O_CLOEXEC) < 0)
+			_exit(EXIT_NO_EXEC);
+	}
+	spawn_close_fds(MM_ROLE_FD + n_fds + (program_fd < 0 ? 1 : 2));
 	close(MM_ROLE_FD + n_fds);
-	execv("/proc/self/exe", argv);
+	if (program_fd >= 0)
+		fexecve(MM_ROLE_FD + n_fds + 1, argv, environ);
+	else
+		execv("/proc/self/exe", argv);
 	_exit(EXIT_NO_EXEC);
 }
 

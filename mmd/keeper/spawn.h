@@ -28,6 +28,9 @@
 int mm_spawn(const struct mm_config *config, enum mm_role role, const int *fds, size_t n_fds,
 	     pid_t *ret_pid);
 
+/* Sets the file from which roles start; -1: the one that keeper runs. It stays the caller's. */
+void mm_spawn_program(int fd);
+
 /*
  * Exempts @fd, which has FD_CLOEXEC and whose close may sleep: no start of a role waits for the
  * child to close it. -1: none.

@@ -22,6 +22,7 @@
 #include "mmd/keeper/hold.h"
 #include "mmd/keeper/listen.h"
 #include "mmd/keeper/relay.h"
+#include "mmd/keeper/upgrade.h"
 
 #define MM_KEEPER_HELPERS_MAX 256 /* more than core uses: MM_LOADS_MAX + MM_SPOOLS_MAX */
 
@@ -86,6 +87,7 @@ struct mm_keeper {
 	struct mm_hold hold;
 	uint64_t conn_serial; /* of the last connection */
 	struct mm_keeper_core process;
+	struct mm_upgrade upgrade;
 	struct mm_keeper_xfer xfer[MM_DEVICES_MAX];
 	uint32_t n_xfers;
 	struct mm_keeper_helper helpers[MM_KEEPER_HELPERS_MAX];

@@ -50,6 +50,7 @@ struct load {
 	uint64_t flushed_bytes;    /* bytes_done at the last flush */
 	int flush_result;
 	uint32_t flags;
+	bool core_gone;
 	struct mm_why why;
 };
 
@@ -174,12 +175,19 @@ static int send_ident(const struct load *l)
 	return core_send(l, &ident, mm_lident_bytes(ident.msg.n_groups));
 }
 
+/* The next core has the load begun again, so the tenant is not told that it failed. */
+static int core_lost(struct load *l)
+{
+	l->core_gone = true;
+	return mm_refuse(&l->why, -ECONNRESET, "core is gone");
+}
+
 static int send_key(struct load *l)
 {
 	const struct mm_lkey key = { .msg = core_message(l, MM_L_KEY, 0), .key = l->files.key };
 
 	if (core_send(l, &key, sizeof(key)) < 0)
-		return mm_refuse(&l->why, -ECONNRESET, "core is gone");
+		return core_lost(l);
 	return 0;
 }
 
@@ -378,7 +386,7 @@ static int store_fill_file(struct load *l, int head_fd, int numa_node)
 static int done_report(struct load *l)
 {
 	if (send_done(l, 0) < 0)
-		return mm_refuse(&l->why, -ECONNRESET, "core is gone");
+		return core_lost(l);
 	return 0;
 }
 
@@ -416,7 +424,7 @@ static int model_identify(struct load *l)
 	int r = model_parse(l);
 
 	if (r == 0 && send_ident(l) < 0)
-		return mm_refuse(&l->why, -ECONNRESET, "core is gone");
+		return core_lost(l);
 	return r;
 }
 
@@ -482,7 +490,8 @@ int mm_load_main(int core_fd, int tenant_fd)
 		       l->why.text);
 		(void)send_done(l, r);
 	}
-	send_end(l, r);
+	if (!l->core_gone)
+		send_end(l, r);
 	tenant_hang_up(l);
 	load_release(l);
 	return r < 0 ? 1 : 0;

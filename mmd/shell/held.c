@@ -174,6 +174,7 @@ static int inventory_message(struct mm_held *held, struct mm_kpacket *packet)
 	case MM_K_END:
 		held->generation = packet->msg.id;
 		held->fault = packet->msg.result != 0;
+		held->end_flags = packet->msg.flags;
 		return 1;
 	default:
 		return -EPROTO;

@@ -47,6 +47,7 @@ struct mm_held {
 	bool failed;
 	uint64_t generation; /* how many cores there were, with this one */
 	bool fault;          /* the last one ended by its own fault */
+	uint32_t end_flags;  /* MM_K_F_UPGRADED, MM_K_F_TAKEN_BACK */
 	struct mm_fdtab inventory;
 	struct mm_held_child child[MM_HELD_CHILDREN_MAX];
 	uint32_t n_children;

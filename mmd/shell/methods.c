@@ -780,5 +780,7 @@ const struct mm_rpc_method mm_admin_methods[] = {
 	{ "quota.show", mm_quota_show },
 	{ "quota.set", mm_quota_set },
 	{ "doctor", mm_doctor_show },
+	{ "upgrade", mm_upgrade_begin },
+	{ "upgrade.show", mm_upgrade_show },
 	{ NULL, NULL },
 };

@@ -16,7 +16,7 @@
  * The image counts from the moment when its half does. Records that it has already are passed over
  * by their numbers, if core dies before the journal is empty.
  */
-static void pool_image_save(struct mm_pool *pool)
+void mm_pool_image_make(struct mm_pool *pool)
 {
 	struct mm_pool_kept *kept = pool->kept;
 	uint32_t half = kept->image_valid == 1 ? 1 : 0;
@@ -39,7 +39,7 @@ int mm_pool_keep(struct mm_pool *pool)
 		return -E2BIG;
 	mm_journal_create(mm_kept_journal(&pool->shell->kept, pool->index), MM_KEPT_JOURNAL_BYTES,
 			  &pool->journal);
-	pool_image_save(pool);
+	mm_pool_image_make(pool);
 	return 0;
 }
 
@@ -56,7 +56,7 @@ void mm_pool_record(struct mm_pool *pool, const struct mm_event *event,
 		record.position = source->position;
 	}
 	if (mm_journal_append(&pool->journal, &record, event) == MM_E_FULL) {
-		pool_image_save(pool);
+		mm_pool_image_make(pool);
 		mm_assert(mm_journal_append(&pool->journal, &record, event) == 0);
 	}
 	mm_kept_publish(&kept->seq, record.seq + 1);
@@ -68,7 +68,7 @@ void mm_pool_keep_due(struct mm_pool *pool)
 		return;
 	if (pool->replay_ns > MM_POOL_REPLAY_NS ||
 	    mm_journal_used(&pool->journal) > MM_KEPT_JOURNAL_BYTES / 2)
-		pool_image_save(pool);
+		mm_pool_image_make(pool);
 }
 
 /* ---- reading ---- */

@@ -23,6 +23,9 @@ struct mm_pool;
 /* Makes the first image of a core that was created. Return: 0; -E2BIG it may grow too large. */
 int mm_pool_keep(struct mm_pool *pool);
 
+/* Makes an image of the core as it is between two events: nothing has to be repeated after it. */
+void mm_pool_image_make(struct mm_pool *pool);
+
 /* Writes an event down; the core's queue is empty. */
 void mm_pool_record(struct mm_pool *pool, const struct mm_event *event,
 		    const struct mm_event_source *source);

@@ -205,6 +205,7 @@ int mm_recover(struct mm_shell *shell)
 	r = pools_resume(shell);
 	if (r < 0)
 		return r;
+	mm_upgrade_stands(shell, shell->held.end_flags);
 	joining_settle(shell);
 	requests_take(shell);
 	mm_stores_resume(shell);

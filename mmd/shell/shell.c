@@ -132,6 +132,9 @@ static void keeper_message(struct mm_shell *shell, struct mm_kpacket *packet)
 	case MM_K_DOWN:
 		mm_pool_down(pool_named(shell, msg));
 		break;
+	case MM_K_UPGRADE:
+		mm_upgrade_on_answer(shell, msg);
+		break;
 	case MM_K_STOP:
 		shell->stopping = true;
 		break;
@@ -360,6 +363,8 @@ int mm_shell_main(int fd, const struct mm_config *config)
 	/* A successor needs what keeper holds; if there will be none, keeper hangs up. */
 	if (r < 0 || shell.gives_way)
 		return 1;
+	if (shell.upgrade.state == MM_SHELL_UPGRADE_LEAVING)
+		return mm_upgrade_leave(&shell);
 	shell_done(&shell);
 	return shell.failed ? 1 : 0;
 }

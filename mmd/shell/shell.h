@@ -31,6 +31,7 @@
 #include "mmd/shell/session.h"
 #include "mmd/shell/spools.h"
 #include "mmd/shell/store.h"
+#include "mmd/shell/upgrade.h"
 
 struct mm_shell {
 	const struct mm_config *config;
@@ -55,6 +56,7 @@ struct mm_shell {
 	struct mm_admin admin;
 	struct mm_peerlog peerlog;
 	struct mm_pace_users hellos; /* what users have spent on hellos */
+	struct mm_shell_upgrade upgrade;
 	uint64_t started_ns;
 	uint64_t sample_at_ns;
 	uint64_t fds_max; /* RLIMIT_NOFILE */

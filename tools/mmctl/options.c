@@ -137,6 +137,14 @@ static const struct mm_opt doctor_options[] = {
 	{ .name = NULL },
 };
 
+static const struct mm_opt upgrade_options[] = {
+	{ .name = "check",
+	  .help = "only whether it could go on",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(check) },
+	{ .name = NULL },
+};
+
 static const struct mm_opt footprint_options[] = {
 	{ .name = "models",
 	  .value = "FILE",
@@ -199,6 +207,13 @@ static const char text_doctor[] =
 	"A line for each check: ok; note, where nothing is wrong, but something is not enforced or "
 	"not known here; warn; fail. Behind a line stands what to do. It changes nothing. Status 1 "
 	"if a check has failed; 3 where mmd cannot be reached, after the checks of the host.";
+
+static const char text_upgrade[] =
+	"EXE is the file of another build of mmd, which only root or mmd's user can change. It is "
+	"started with a copy of what mmd knows, and must read that; then the process core is "
+	"replaced by it, and tenants stay as they are. If it ends before it stands, the build that "
+	"ran goes on. Processes that serve a device or a store stay what they are until they end; "
+	"keeper stays until mmd is started again.";
 
 static const char text_words[] =
 	"MODEL is a tenant's name or id; ids are unique on all devices, and a process "
@@ -268,6 +283,13 @@ static const struct mm_opt_command commands[] = {
 				      "do",
 			   .text = text_doctor,
 			   .sets = { { doctor_options, 0 } } },
+	[MMCTL_UPGRADE] = { .name = "upgrade",
+			    .arguments = "EXE",
+			    .summary = "another build of mmd goes on, and no tenant notices",
+			    .text = text_upgrade,
+			    .sets = { { upgrade_options, 0 } },
+			    .arguments_min = 1,
+			    .arguments_max = 1 },
 };
 static_assert(MM_ARRAY_SIZE(commands) == MMCTL_COMMANDS, "a row for each command");
 

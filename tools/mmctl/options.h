@@ -30,6 +30,7 @@ enum mmctl_command_index {
 	MMCTL_QUOTA_SET,
 	MMCTL_WAIT,
 	MMCTL_DOCTOR,
+	MMCTL_UPGRADE,
 	MMCTL_COMMANDS
 };
 
@@ -46,6 +47,7 @@ struct mmctl_options {
 	uint64_t turn_quantum_max_ms, turn_priority_max, goal_ttft_ms, goal_tpot_us, revision;
 	double timeout_s; /* for wait */
 	bool host_only;   /* for doctor */
+	bool check;       /* for upgrade */
 	/* For footprint. */
 	const char *models; /* path of a file of shapes; NULL: none */
 	uint64_t page_bytes[MMCTL_PAGE_SIZES_MAX];

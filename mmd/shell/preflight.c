@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/preflight.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libclient/support/cleanup.h"
+#include "mmd/common/rights.h"
+#include "mmd/core/image.h"
+#include "mmd/shell/kept.h"
+#include "mmd/shell/shell.h"
+
+#define EXPORT_MARK UINT64_C(0x31307472706d6d6d) /* "mmmprt01" */
+
+struct export_pool {
+	uint64_t pages, page_bytes, tag;
+	uint64_t at, bytes; /* the image, in the export */
+};
+
+struct export_head {
+	uint64_t mark, bytes;
+	uint64_t layout; /* layout_number() */
+	uint64_t n_pools;
+	struct export_pool pool[MM_DEVICES_MAX];
+};
+
+/* A number that is another one when a struct of the book has another size. */
+static uint64_t layout_number(void)
+{
+	static const uint64_t sizes[] = {
+		MM_BOOK_FORMAT,
+		sizeof(struct mm_book_head),
+		sizeof(struct mm_pool_kept),
+		sizeof(struct mm_worker_kept),
+		sizeof(struct mm_session_kept),
+		sizeof(struct mm_outbox_kept),
+		sizeof(struct mm_kept_front),
+		MM_KEPT_JOURNAL_BYTES,
+		MM_KEPT_IMAGE_BYTES,
+		MM_DEVICES_MAX,
+		MM_SESSIONS_MAX,
+	};
+	uint64_t sum = 1;
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(sizes); i++)
+		sum = (sum ^ sizes[i]) * UINT64_C(0x9e3779b97f4a7c15);
+	return sum;
+}
+
+/* ---- export ---- */
+
+struct export_map {
+	void *base;
+	size_t bytes;
+};
+
+static void export_unmap(struct export_map *map)
+{
+	if (map->base)
+		munmap(map->base, map->bytes);
+}
+
+int mm_preflight_export(const struct mm_shell *shell)
+{
+	mm_cleanup(mm_close_fd) int fd = memfd_create("mm-export", MFD_CLOEXEC);
+	mm_cleanup(export_unmap) struct export_map map = { .bytes = sizeof(struct export_head) };
+	struct export_head *head;
+	size_t at = sizeof(*head);
+	int r = 0;
+
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		map.bytes += mm_core_image_room(shell->pool[i].core);
+	if (fd < 0 || ftruncate(fd, (off_t)map.bytes) < 0)
+		return -errno;
+	head = mmap(NULL, map.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (head == MAP_FAILED)
+		return -errno;
+	map.base = head;
+	*head = (struct export_head){ .mark = EXPORT_MARK,
+				      .bytes = map.bytes,
+				      .layout = layout_number(),
+				      .n_pools = shell->n_pools };
+	for (uint32_t i = 0; i < shell->n_pools && r == 0; i++) {
+		const struct mm_pool *pool = &shell->pool[i];
+		size_t bytes = 0;
+
+		r = mm_core_image_save(pool->core, (char *)head + at, map.bytes - at, &bytes);
+		head->pool[i] = (struct export_pool){ .pages = pool->worker.device.pages,
+						      .page_bytes = pool->worker.device.page_bytes,
+						      .tag = i,
+						      .at = at,
+						      .bytes = bytes };
+		at += (bytes + 7) / 8 * 8;
+	}
+	if (r < 0)
+		return r;
+	r = fd;
+	fd = -1;
+	return r;
+}
+
+/* ---- import ---- */
+
+static void buffer_free(char **buffer)
+{
+	free(*buffer);
+}
+
+/* Saves the core, loads that, and saves it again: both are the same. */
+static int core_repeat(const struct mm_core *core, const struct mm_core_opts *opts, char *why)
+{
+	const size_t room = mm_core_image_room(core);
+	mm_cleanup(buffer_free) char *first = malloc(room);
+	mm_cleanup(buffer_free) char *second = malloc(room);
+	size_t bytes = 0, bytes_again = 0;
+	struct mm_core *copy;
+	int r;
+
+	if (!first || !second) {
+		snprintf(why, MM_TEXT_BYTES, "out of memory");
+		return -ENOMEM;
+	}
+	r = mm_core_image_save(core, first, room, &bytes);
+	if (r == 0)
+		r = mm_core_image_load(opts, first, bytes, &copy, why, MM_TEXT_BYTES);
+	if (r < 0)
+		return r;
+	r = mm_core_image_save(copy, second, room, &bytes_again);
+	mm_core_destroy(copy);
+	if (r == 0 && bytes == bytes_again && memcmp(first, second, bytes) == 0)
+		return 0;
+	snprintf(why, MM_TEXT_BYTES, "it does not read what it writes itself");
+	return -EBADMSG;
+}
+
+static int pool_try(const struct export_head *head, uint32_t i, char *why)
+{
+	const struct export_pool *pool = &head->pool[i];
+	const struct mm_core_opts opts = { .pages = (uint32_t)pool->pages,
+					   .page_bytes = pool->page_bytes,
+					   .tag = (uint8_t)pool->tag,
+					   .tenants_max = MM_DEVICE_TENANTS_MAX };
+	struct mm_core *core;
+	int r;
+
+	if (pool->at > head->bytes || pool->bytes > head->bytes - pool->at) {
+		snprintf(why, MM_TEXT_BYTES, "the export is cut off");
+		return -EBADMSG;
+	}
+	r = mm_core_image_load(&opts, (const char *)head + pool->at, pool->bytes, &core, why,
+			       MM_TEXT_BYTES);
+	if (r < 0)
+		return r;
+	r = core_repeat(core, &opts, why);
+	mm_core_destroy(core);
+	return r;
+}
+
+static int export_try(int fd, char *why)
+{
+	mm_cleanup(export_unmap) struct export_map map = { 0 };
+	const struct export_head *head;
+	struct stat st;
+	void *base;
+	int r = 0;
+
+	if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(*head)) {
+		snprintf(why, MM_TEXT_BYTES, "there is no export");
+		return -EBADMSG;
+	}
+	base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	map = (struct export_map){ base, (size_t)st.st_size };
+	head = base;
+	if (head->mark != EXPORT_MARK || head->bytes != (uint64_t)st.st_size ||
+	    head->n_pools > MM_DEVICES_MAX) {
+		snprintf(why, MM_TEXT_BYTES, "the export is of another format");
+		return -EPROTO;
+	}
+	if (head->layout != layout_number()) {
+		snprintf(why, MM_TEXT_BYTES, "the structs of its book have another layout");
+		return -EPROTO;
+	}
+	for (uint32_t i = 0; i < head->n_pools && r == 0; i++)
+		r = pool_try(head, i, why);
+	return r;
+}
+
+int mm_preflight_main(int fd)
+{
+	const struct mm_rights_user user = { .uid = MM_UID_LOAD };
+	struct mm_rights rights;
+	char why[MM_TEXT_BYTES] = "";
+	int r = mm_rights_leave_root(&user, &rights);
+
+	if (r == 0)
+		r = export_try(fd, why);
+	if (r < 0 && !*why)
+		snprintf(why, sizeof(why), "%s", strerror(-r));
+	if (r == 0)
+		snprintf(why, sizeof(why), "mmd %s can go on", MM_VERSION);
+	if (write(fd + 1, why, strlen(why)) < 0)
+		return 1;
+	return r < 0 ? 1 : 0;
+}
