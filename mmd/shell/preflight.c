@@ -165,6 +165,7 @@ static int pool_try(const struct export_head *head, uint32_t i, char *why)
 static int export_try(int fd, char *why)
 {
 	mm_cleanup(export_unmap) struct export_map map = { 0 };
+	static const struct mm_filter filter = { .threads = false };
 	const struct export_head *head;
 	struct stat st;
 	void *base;
@@ -179,6 +180,10 @@ static int export_try(int fd, char *why)
 		return -errno;
 	map = (struct export_map){ base, (size_t)st.st_size };
 	head = base;
+	/* From here on it computes, and says what came of it. */
+	r = mm_rights_close(&filter);
+	if (r < 0)
+		return r;
 	if (head->mark != EXPORT_MARK || head->bytes != (uint64_t)st.st_size ||
 	    head->n_pools > MM_DEVICES_MAX) {
 		snprintf(why, MM_TEXT_BYTES, "the export is of another format");
