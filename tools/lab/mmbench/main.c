@@ -7,6 +7,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/options.h"
 #include "tools/lab/mmbench/chaos.h"
+#include "tools/lab/mmbench/death.h"
 #include "tools/lab/mmbench/decide.h"
 #include "tools/lab/mmbench/hostile.h"
 #include "tools/lab/mmbench/restart.h"
@@ -22,6 +23,7 @@ struct mmbench {
 	struct mm_hostile_opts hostile;
 	struct mm_chaos_opts chaos;
 	struct mm_restart_opts restart;
+	struct mm_death_opts death;
 };
 
 /* Two commands are called "serve": --models on the line says that it is the first. */
@@ -33,6 +35,7 @@ enum mmbench_command {
 	COMMAND_HOSTILE,
 	COMMAND_CHAOS,
 	COMMAND_RESTART,
+	COMMAND_DEATH,
 	COMMANDS
 };
 
@@ -109,6 +112,15 @@ static const struct mm_opt_command mmbench_commands[COMMANDS] = {
 			"mapping the regions among them. Status 1 also says that a connection "
 			"ended.",
 		.sets = { { mm_restart_options, offsetof(struct mmbench, restart) } },
+	},
+	[COMMAND_DEATH] = {
+		.name = "death",
+		.arguments = "",
+		.summary = "how long pages take from a tenant that dies to another one",
+		.text = "A tenant that holds all pages of an mmd on a software GPU is killed. The "
+			"time until another one has them all, scrubbed, is compared with a bare "
+			"fill of as many.",
+		.sets = { { mm_death_options, offsetof(struct mmbench, death) } },
 	},
 };
 
@@ -233,6 +245,8 @@ static int command_run(const struct mmbench *m, size_t command)
 		return mm_bench_chaos(&m->chaos);
 	case COMMAND_RESTART:
 		return mm_bench_restart(&m->restart);
+	case COMMAND_DEATH:
+		return mm_bench_death(&m->death);
 	default:
 		return mm_bench_decide(&m->decide);
 	}
