@@ -45,7 +45,7 @@
 #define MM_FEAT_KNOWN                                                                            \
 	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
 	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD |        \
-	 MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD)
+	 MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD | MM_FEAT_LEAVE)
 
 #define MM_SESSION_BYTES 16
 #define MM_REASON_BYTES  416
@@ -195,6 +195,11 @@ enum mm_ev {
 	MM_EV_GROUP_USABLE, /* chunk: all ranks have mapped it */
 	MM_EV_GROUP_DROP,   /* chunk that did not become usable -> KV_RELEASE */
 	MM_EV_GROUP_LEFT,   /* rank that has left the group, which grants nothing any more */
+	/*
+	 * With MM_FEAT_LEAVE. mmd is to end: the tenant should close its connection before the
+	 * deadline, CLOCK_MONOTONIC ns, when it is ended. The last one counts.
+	 */
+	MM_EV_LEAVE,
 	MM_EV_COUNT
 };
 

@@ -174,6 +174,7 @@ enum mm_event_kind {
 	MM_EVENT_TURN_END,     /* the turn ends with the open step; deadline_ns */
 	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
 	MM_EVENT_STEP_ENDED,   /* count steps of mm_step_end_async() ended: mm_step_wait() */
+	MM_EVENT_LEAVE,        /* mmd is to end: finish, and close the client before deadline_ns */
 };
 
 struct mm_event {
@@ -199,9 +200,8 @@ MM_API int mm_client_event_fd(const struct mm_client *client);
  * @ret_event: written only on success
  *
  * Never blocks. At most one MM_EVENT_KV_RECLAIM is queued: a newer one replaces it, and its count
- * is the number of chunks owed when it is taken (mm_kv_owed()), so that counts are not to be added
- * up. An outcome that a call has waited for and returned is not queued as an event. After
- * MM_EVENT_DISCONNECTED, mm_client_error() returns why the connection ended.
+ * is the number of chunks owed when it is taken (mm_kv_owed()). An outcome that a call has returned
+ * is not queued. After MM_EVENT_DISCONNECTED, mm_client_error() returns why the connection ended.
  * Return: 0; -EAGAIN no event is queued; -EINVAL a size that cannot be; the event stays queued.
  */
 MM_API int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event);

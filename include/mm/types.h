@@ -42,6 +42,8 @@
 #define MM_FEAT_KEY (UINT64_C(1) << 11)
 /* A tenant can give its model back and load another (mm_model_unload()). */
 #define MM_FEAT_UNLOAD (UINT64_C(1) << 12)
+/* A tenant is told when mmd is to end (MM_EVENT_LEAVE). */
+#define MM_FEAT_LEAVE (UINT64_C(1) << 13)
 
 /* ---- models ---- */
 

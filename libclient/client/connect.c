@@ -90,7 +90,7 @@ static void hello_fill(const struct mm_client *c, struct mm_hello *hello,
 		.features =
 			MM_FEAT_RECLAIM | MM_FEAT_REASON | MM_FEAT_KV_FIXED | MM_FEAT_KV_SWAP |
 			MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD |
-			MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD |
+			MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD | MM_FEAT_LEAVE |
 			(opts->flags & MM_CLIENT_NO_REMAP ? 0 : MM_FEAT_REMAP | MM_FEAT_PARTIAL),
 	};
 	memcpy(hello->device_uuid, c->device_uuid, sizeof(hello->device_uuid));

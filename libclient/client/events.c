@@ -6,7 +6,7 @@
 
 #include "libclient/client/internal.h"
 
-#define CROWDED (MM_EVENTS_MAX - MM_EVENT_DISCONNECTED)
+#define CROWDED (MM_EVENTS_MAX - MM_EVENT_STEP_ENDED)
 
 static struct mm_event *event_at(struct mm_client *c, uint32_t i) MM_REQUIRES(mm_client_lock)
 {

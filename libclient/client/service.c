@@ -237,6 +237,16 @@ static int event_on_reply(struct mm_client *c, const struct mm_msg *msg, const c
 	return 0;
 }
 
+/* Told again, with another deadline, it takes the place of an event that was not taken. */
+static int leave_on_event(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
+{
+	(void)ret_text;
+	mm_client_lock_take(&c->lock);
+	mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_LEAVE, .deadline_ns = msg->arg[0] });
+	mm_client_lock_give(&c->lock);
+	return 0;
+}
+
 static int (*const event_handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_msg *,
 						const char **) = {
 	[MM_EV_NOP] = event_on_nop,
@@ -255,6 +265,7 @@ static int (*const event_handlers[MM_EV_COUNT])(struct mm_client *, const struct
 	[MM_EV_GROUP_USABLE] = mm_kv_on_usable,
 	[MM_EV_GROUP_DROP] = mm_kv_on_drop,
 	[MM_EV_GROUP_LEFT] = mm_group_on_left,
+	[MM_EV_LEAVE] = leave_on_event,
 };
 
 static int ring_drain(struct mm_client *c, uint32_t ready, const char **ret_text)

@@ -48,6 +48,7 @@ struct mm_book_head {
 	uint64_t death_done; /* actions that had been performed */
 	uint32_t death_pool;
 	uint32_t reserved0;
-	uint64_t reserved[(MM_BOOK_HEAD_BYTES - 88) / 8];
+	uint64_t leave_by_ns; /* tenants have to leave by then, CLOCK_MONOTONIC; 0: they may stay */
+	uint64_t reserved[(MM_BOOK_HEAD_BYTES - 96) / 8];
 };
 static_assert(sizeof(struct mm_book_head) == MM_BOOK_HEAD_BYTES, "the layout of the book");

@@ -82,7 +82,10 @@ enum mm_kop {
 	 * core -> keeper: all pools are ready, accept tenants. With role xfer: the xfer is proven.
 	 */
 	MM_K_READY,
-	/* Either way: end in order. */
+	/*
+	 * keeper -> core: end in order. core -> keeper: end mmd, in order, or, with result < 0,
+	 * because it cannot go on: text says why.
+	 */
 	MM_K_STOP,
 	/*
 	 * core -> keeper: hold the lock of device: at most 2 fds; text: the UUID; result: 1 = the

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "libclient/ipc/sock.h"
 #include "libclient/support/cleanup.h"
@@ -18,6 +19,25 @@
 #define LOADS_WAIT_NS  (2 * MM_NS_PER_S)
 /* So many checks in --core-timeout must find no beat: one proves nothing if keeper was stopped. */
 #define CHECKS 4
+
+void mm_kcore_stop(struct mm_keeper *k)
+{
+	struct mm_kmsg msg = { .op = MM_K_STOP };
+
+	if (k->stopping)
+		return;
+	k->stopping = true;
+	k->end_at_ns = mm_now_ns() + MM_KEEPER_STOP_NS;
+	if (k->process.pid)
+		mm_instance_send(&k->core, &msg, NULL, 0);
+	else
+		mm_kcore_end(k);
+	/*
+	 * Logged after the message was queued: a reader of the line can rely on core to stop, even
+	 * if keeper dies now.
+	 */
+	mm_log(MM_LOG_INFO, "mmd.stopping", "pid=%d", (int)getpid());
+}
 
 static void core_on_ready(struct mm_keeper *k, const struct mm_kmsg *msg)
 {
@@ -107,8 +127,10 @@ static void core_on_message(struct mm_keeper *k, struct mm_kpacket *packet)
 		mm_upgrade_on_stands(k);
 		break;
 	case MM_K_STOP:
+		if (msg->result >= 0)
+			mm_kcore_stop(k);
 		/* A build that cannot go on is not the end of mmd: the one before can. */
-		if (k->upgrade.state == MM_UPGRADE_STARTED)
+		else if (k->upgrade.state == MM_UPGRADE_STARTED)
 			mm_keeper_child_kill(k->process.pid);
 		else
 			mm_keeper_fail(k, msg->text);

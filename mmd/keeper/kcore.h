@@ -36,5 +36,8 @@ uint64_t mm_kcore_due_ns(const struct mm_keeper *keeper);
 /* core was reaped: another one follows, or mmd ends. */
 void mm_kcore_gone(struct mm_keeper *keeper, int status);
 
+/* Ends mmd in order: core ends the tenants' connections first. */
+void mm_kcore_stop(struct mm_keeper *keeper);
+
 /* Ends mmd while there is no core: connections are hung up, and all processes killed. */
 void mm_kcore_end(struct mm_keeper *keeper);

@@ -176,25 +176,6 @@ static void children_reap(struct mm_keeper *k)
 	}
 }
 
-static void keeper_stop(struct mm_keeper *k)
-{
-	struct mm_kmsg msg = { .op = MM_K_STOP };
-
-	if (k->stopping)
-		return;
-	k->stopping = true;
-	k->end_at_ns = mm_now_ns() + MM_KEEPER_STOP_NS;
-	if (k->process.pid)
-		mm_instance_send(&k->core, &msg, NULL, 0);
-	else
-		mm_kcore_end(k);
-	/*
-	 * Logged after the message was queued: a reader of the line can rely on core to stop, even
-	 * if keeper dies now.
-	 */
-	mm_log(MM_LOG_INFO, "mmd.stopping", "pid=%d", (int)getpid());
-}
-
 /* SIGTERM and the terminal's ^C and ^\ end mmd. SIGHUP, SIGUSR1 and SIGUSR2 do not. */
 static bool signal_ends_mmd(uint32_t signal)
 {
@@ -211,7 +192,7 @@ static void keeper_on_signal(struct mm_loop_source *source, uint32_t events)
 		if (info.ssi_signo == SIGCHLD)
 			continue;
 		if (signal_ends_mmd(info.ssi_signo))
-			keeper_stop(k);
+			mm_kcore_stop(k);
 		else
 			mm_log(MM_LOG_WARN, "signal.ignored", "signal=%s pid=%u uid=%u",
 			       sigabbrev_np((int)info.ssi_signo), info.ssi_pid, info.ssi_uid);

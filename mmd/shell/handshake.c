@@ -128,7 +128,7 @@ static uint64_t features_answered(const struct mm_session *s)
 {
 	return MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_RESUME |
 	       MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD | MM_FEAT_GROUP | MM_FEAT_KEY |
-	       MM_FEAT_UNLOAD | mm_core_features(s->pool->core);
+	       MM_FEAT_UNLOAD | MM_FEAT_LEAVE | mm_core_features(s->pool->core);
 }
 
 static int session_join(struct mm_session *s, const struct mm_hello *hello)
@@ -255,6 +255,8 @@ static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 	if (s->pool->down)
 		return hello_refuse(s, -ENODEV,
 				    "the device is down: its xfer keeps failing; see mmd's log");
+	if (mm_leave_is_on(s->shell))
+		return hello_refuse(s, -ESHUTDOWN, "mmd is shutting down");
 	r = hello_check_required(s, hello);
 	if (r == 0)
 		r = session_account_check(s);

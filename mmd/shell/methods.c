@@ -772,15 +772,10 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 }
 
 const struct mm_rpc_method mm_admin_methods[] = {
-	{ "status", status_show },
-	{ "pool.show", pool_show },
-	{ "plan.show", plan_show },
-	{ "plan.why", plan_why },
-	{ "plan.set", plan_set },
-	{ "quota.show", mm_quota_show },
-	{ "quota.set", mm_quota_set },
-	{ "doctor", mm_doctor_show },
-	{ "upgrade", mm_upgrade_begin },
-	{ "upgrade.show", mm_upgrade_show },
-	{ NULL, NULL },
+	{ "status", status_show },       { "pool.show", pool_show },
+	{ "plan.show", plan_show },      { "plan.why", plan_why },
+	{ "plan.set", plan_set },        { "quota.show", mm_quota_show },
+	{ "quota.set", mm_quota_set },   { "doctor", mm_doctor_show },
+	{ "upgrade", mm_upgrade_begin }, { "upgrade.show", mm_upgrade_show },
+	{ "shutdown", mm_leave_method }, { NULL, NULL },
 };

@@ -72,12 +72,15 @@ static void connection_close(struct mm_shell *shell, int *fd, uint64_t conn)
 	mm_held_drop(&shell->held, name, slow);
 }
 
-/* keeper need not kill the process behind this connection any more. */
+/*
+ * keeper need not kill the process behind this connection any more; while mmd is ending it may have
+ * to, because the process may have the device open.
+ */
 static void process_drop(struct mm_shell *shell, uint64_t conn)
 {
 	const struct mm_held_name name = { .kind = MM_HELD_PIDFD, .id = conn };
 
-	if (conn)
+	if (conn && !mm_leave_is_on(shell))
 		mm_held_drop(&shell->held, name, false);
 }
 

@@ -231,6 +231,7 @@ static void shell_iterate(struct mm_shell *shell)
 	}
 	workers_service(shell, now);
 	shell_check_ready(shell);
+	mm_leave_service(shell, now);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_ring(&shell->pool[i]);
 	mm_sessions_ring(shell);
@@ -249,6 +250,7 @@ static uint64_t shell_deadline(const struct mm_shell *shell)
 	uint64_t at = MM_MIN(mm_sessions_deadline(shell), mm_kchan_deadline(&shell->keeper));
 
 	at = MM_MIN(at, mm_peerlog_deadline(&shell->peerlog));
+	at = MM_MIN(at, mm_leave_deadline(shell));
 	if (shell->groups.again)
 		return 0;
 	for (uint32_t i = 0; i < shell->n_pools; i++)

@@ -24,6 +24,7 @@
 #include "mmd/shell/groups.h"
 #include "mmd/shell/held.h"
 #include "mmd/shell/kept.h"
+#include "mmd/shell/leave.h"
 #include "mmd/shell/pace.h"
 #include "mmd/shell/peerlog.h"
 #include "mmd/shell/pool.h"
@@ -55,6 +56,7 @@ struct mm_shell {
 	struct mm_groups groups;
 	struct mm_admin admin;
 	struct mm_peerlog peerlog;
+	struct mm_leave leave;
 	struct mm_pace_users hellos; /* what users have spent on hellos */
 	struct mm_shell_upgrade upgrade;
 	uint64_t started_ns;

@@ -15,6 +15,7 @@ static mmctl_run_fn *const command_runs[MMCTL_COMMANDS] = {
 	[MMCTL_FOOTPRINT] = mmctl_footprint_run, [MMCTL_QUOTA_SHOW] = mmctl_quota_show_run,
 	[MMCTL_QUOTA_SET] = mmctl_quota_set_run, [MMCTL_WAIT] = mmctl_wait_run,
 	[MMCTL_DOCTOR] = mmctl_doctor_run,       [MMCTL_UPGRADE] = mmctl_upgrade_run,
+	[MMCTL_SHUTDOWN] = mmctl_shutdown_run,
 };
 
 static int socket_path(const struct mmctl_options *o, char *path)

@@ -145,6 +145,28 @@ static const struct mm_opt upgrade_options[] = {
 	{ .name = NULL },
 };
 
+static const struct mm_opt shutdown_options[] = {
+	{ .name = "within",
+	  .value = "S",
+	  .help = "how long tenants have to leave by themselves; then their connections end, and "
+		  "soon afterwards their processes are killed",
+	  .type = MM_OPT_NUMBER,
+	  MMCTL_AT(within_s),
+	  .max = MMCTL_WAIT_MAX_S,
+	  .unit = "s",
+	  .preset = "30" },
+	{ .name = "release",
+	  .help = "look afterwards whether the devices are free, for a reset or another driver: "
+		  "whoever still has memory of one is named, and the status is 1",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(release) },
+	{ .name = "dry-run",
+	  .help = "only say which tenants there are",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(dry_run) },
+	{ .name = NULL },
+};
+
 static const struct mm_opt footprint_options[] = {
 	{ .name = "models",
 	  .value = "FILE",
@@ -214,6 +236,12 @@ static const char text_upgrade[] =
 	"replaced by it, and tenants stay as they are. If it ends before it stands, the build that "
 	"ran goes on. Processes that serve a device or a store stay what they are until they end; "
 	"keeper stays until mmd is started again.";
+
+static const char text_shutdown[] =
+	"Nobody new is welcomed any more. Each tenant is told by when it has to leave, if its "
+	"engine can be told; when the last one is gone, or the time is over, mmd ends. The command "
+	"waits for that. A service manager that starts mmd anew whenever it ends must be told as "
+	"well.";
 
 static const char text_words[] =
 	"MODEL is a tenant's name or id; ids are unique on all devices, and a process "
@@ -290,6 +318,11 @@ static const struct mm_opt_command commands[] = {
 			    .sets = { { upgrade_options, 0 } },
 			    .arguments_min = 1,
 			    .arguments_max = 1 },
+	[MMCTL_SHUTDOWN] = { .name = "shutdown",
+			     .arguments = "",
+			     .summary = "ends mmd, after its tenants",
+			     .text = text_shutdown,
+			     .sets = { { shutdown_options, 0 } } },
 };
 static_assert(MM_ARRAY_SIZE(commands) == MMCTL_COMMANDS, "a row for each command");
 

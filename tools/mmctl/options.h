@@ -31,6 +31,7 @@ enum mmctl_command_index {
 	MMCTL_WAIT,
 	MMCTL_DOCTOR,
 	MMCTL_UPGRADE,
+	MMCTL_SHUTDOWN,
 	MMCTL_COMMANDS
 };
 
@@ -48,6 +49,9 @@ struct mmctl_options {
 	double timeout_s; /* for wait */
 	bool host_only;   /* for doctor */
 	bool check;       /* for upgrade */
+	/* For shutdown. */
+	uint64_t within_s;
+	bool release, dry_run;
 	/* For footprint. */
 	const char *models; /* path of a file of shapes; NULL: none */
 	uint64_t page_bytes[MMCTL_PAGE_SIZES_MAX];

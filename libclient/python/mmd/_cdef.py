@@ -18,6 +18,7 @@ MM_FEAT_HOLD: Final = 512
 MM_FEAT_GROUP: Final = 1024
 MM_FEAT_KEY: Final = 2048
 MM_FEAT_UNLOAD: Final = 4096
+MM_FEAT_LEAVE: Final = 8192
 MM_LAYERS_MAX: Final = 1023
 MM_LOAD_FILES_MAX: Final = 256
 MM_LOAD_PACKS_MAX: Final = 64
@@ -114,7 +115,7 @@ const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client);
 int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info);
 enum mm_event_kind { MM_EVENT_NONE, MM_EVENT_KV_GRANTED, MM_EVENT_KV_DENIED,
     MM_EVENT_KV_RECLAIM, MM_EVENT_PLAN_CHANGED, MM_EVENT_SWAPPED, MM_EVENT_TURN_BEGIN,
-    MM_EVENT_TURN_END, MM_EVENT_DISCONNECTED, MM_EVENT_STEP_ENDED, };
+    MM_EVENT_TURN_END, MM_EVENT_DISCONNECTED, MM_EVENT_STEP_ENDED, MM_EVENT_LEAVE, };
 struct mm_event { size_t size; uint32_t kind; uint32_t count; int32_t error; uint32_t reserved;
     uint64_t deadline_ns; };
 int mm_client_event_fd(const struct mm_client *client);

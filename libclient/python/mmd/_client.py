@@ -60,6 +60,7 @@ class EventKind(enum.IntEnum):
     TURN_END = 7
     DISCONNECTED = 8
     STEP_ENDED = 9
+    LEAVE = 10
 
 
 class TurnMode(enum.IntEnum):

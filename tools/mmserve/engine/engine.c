@@ -357,6 +357,9 @@ static int engine_handle_events(struct mm_engine *e, uint64_t now)
 		case MM_EVENT_DISCONNECTED:
 			r = engine_fail(e, -ECONNRESET, "the connection to mmd is over");
 			break;
+		case MM_EVENT_LEAVE:
+			r = engine_fail(e, -ESHUTDOWN, "mmd is shutting down");
+			break;
 		case MM_EVENT_SWAPPED:
 		case MM_EVENT_TURN_BEGIN: /* turn_request() checks for the turn before each step */
 		case MM_EVENT_TURN_END:

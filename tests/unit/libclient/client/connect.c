@@ -199,7 +199,7 @@ static void test_hello_and_info(void **state)
 	assert_true(p->hello.features ==
 		    (MM_FEAT_RECLAIM | MM_FEAT_REASON | MM_FEAT_KV_FIXED | MM_FEAT_KV_SWAP |
 		     MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD | MM_FEAT_GROUP |
-		     MM_FEAT_KEY | MM_FEAT_UNLOAD));
+		     MM_FEAT_KEY | MM_FEAT_UNLOAD | MM_FEAT_LEAVE));
 	assert_string_equal(p->hello.name, "it_s__a__long_name_that_goes_on");
 	assert_int_equal(mm_client_info(client, &info), 0);
 	assert_int_equal(info.tenant_id, 7);
