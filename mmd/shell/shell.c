@@ -182,6 +182,10 @@ static void shell_on_keeper(struct mm_loop_source *source, uint32_t events)
 
 static void shell_check_ready(struct mm_shell *shell)
 {
+	/* From here on a successor can go on. */
+	const struct mm_kmsg ready = { .op = MM_K_READY,
+				       .role = MM_ROLE_CORE,
+				       .flags = MM_K_F_RESUMABLE };
 	uint64_t pages = 0, quarantined = 0;
 
 	if (shell->ready || shell->failed)
@@ -198,7 +202,7 @@ static void shell_check_ready(struct mm_shell *shell)
 	       "devices=%u pages=%" PRIu64 " quarantined=%" PRIu64 " policy=%s dir=%s",
 	       shell->n_pools, pages, quarantined,
 	       mm_policy_name((enum mm_policy)shell->config->policy), shell->config->dir);
-	mm_shell_send_keeper(shell, MM_K_READY, MM_ROLE_CORE, 0);
+	keeper_send(shell, &ready);
 }
 
 static void shell_tick(struct mm_shell *shell, uint64_t now_ns)

@@ -16,11 +16,10 @@ import pytest
 
 import models
 from daemon import alive, role_of
-from programs import BIN, PATIENT, SANITIZE, LONG, check_report, last_line, limit, wait_until
+from programs import BIN, PATIENT, SANITIZE, LONG, check_report, limit, wait_until
 from tenant import make_requests, plain_tokens
 
 KILLS = int(os.environ.get("MM_CHAOS_KILLS", (8 if SANITIZE else 40) * (25 if LONG else 1)))
-NO_CORE_KILLS = ["--no-core-kills"]  # until a core that dies is followed by another one
 
 
 class Bystander:
@@ -159,20 +158,6 @@ def kill_load_now(d):
     return 0
 
 
-def test_kill_core(start, serve, root, model_dirs):
-    """Until restart is built: tenants' connections end, everything ends, the memory is free."""
-    d = start(policy="remap", pool="8M", page="16K")
-    requests = make_requests(root / "r.requests", 20, output=(60, 90))
-    tenant = serve("t", model_dirs[0], requests, d, sync=True).ready().go()
-    os.kill(d.pids("core")[0], signal.SIGKILL)
-    wait_until(lambda: d.process.poll() is not None, 20, "keeper to end")
-    assert d.process.returncode == 1
-    d.process = None
-    wait_until(lambda: not tenant.running(), 20, "the tenant to notice")
-    assert tenant.process.returncode == 1 and "mmserve: " in last_line(tenant.log)
-    start(policy="remap", pool="8M", page="16K", name="again")
-
-
 @pytest.mark.parametrize("policy", ["recompute", "elastic", "remap"])
 def test_kill_everything(root, start, serve, model_dirs, rng, policy):
     """All at once, under each policy, with memory short."""
@@ -203,7 +188,7 @@ def test_kill_everything(root, start, serve, model_dirs, rng, policy):
 def test_all_at_once(seed):
     """mmbench chaos: kills, hostile tenants of other users, faults of the device, all at the same time."""
     done = subprocess.run([str(BIN / "mmbench"), "chaos", "--seconds", str(60 if LONG else 2 if SANITIZE else 4), "--seed",
-                           str(seed), *NO_CORE_KILLS, "--json"], capture_output=True, text=True, check=False,
+                           str(seed), "--json"], capture_output=True, text=True, check=False,
                           timeout=limit(400))
     assert done.stdout, done.stderr
     result = json.loads(done.stdout)

@@ -175,7 +175,7 @@ TIMEOUT_MS, WHILE_MS, GOOD_MS = 10000, 10500, 4000
 
 def test_core_stopped_for_a_while(start):
     """For longer than the client's timeout: the call waits, because core's beat stands still."""
-    d = start(policy="remap", pool="4M", page="16K")
+    d = start(policy="remap", pool="4M", page="16K", extra=["--core-timeout", "0"])
     tenant = tenant_start(TODAY_TENANT, d, TIMEOUT_MS)
     try:
         read_until(tenant, "ready", 60)
@@ -195,7 +195,7 @@ def test_core_stopped_for_a_while(start):
 
 def test_core_stopped_for_good(start):
     """The call fails after one more timeout, and says what is the matter."""
-    d = start(policy="remap", pool="4M", page="16K")
+    d = start(policy="remap", pool="4M", page="16K", extra=["--core-timeout", "0"])
     tenant = tenant_start(TODAY_TENANT, d, GOOD_MS)
     try:
         read_until(tenant, "ready", 60)
