@@ -260,8 +260,8 @@ static int answer_receive(struct load *l, struct mm_lmsg *ret_msg, int ret_fds[2
 		r = mm_sock_recv(l->core_fd, ret_msg, sizeof(*ret_msg), ret_fds, 2, &n_fds, &len);
 	if (r == 0 && (len != sizeof(*ret_msg) || ret_msg->magic != MM_PROTO_MAGIC))
 		r = -EPROTO;
-	if (r == -ECONNRESET && l->why.text[0])
-		return r;
+	if (r == -ECONNRESET)
+		return l->why.text[0] ? r : core_lost(l);
 	if (r < 0)
 		return mm_refuse(&l->why, r, "core does not answer: %s", strerror(-r));
 	ret_msg->text[sizeof(ret_msg->text) - 1] = 0;
