@@ -18,6 +18,7 @@
 #include <cmocka.h>
 #include <numaif.h>
 
+#include "mmd/common/filter.h"
 #include "mmd/common/host.h"
 #include "libclient/model/layout.h"
 #include "mmd/load/memory.h"
@@ -227,9 +228,8 @@ static void test_sandbox(void **state)
 	int (*const escapes[])(void) = { try_socket, try_fork, try_exec };
 
 	(void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	skip(); /* filter.h: no filter in sanitizer builds */
-#endif
+	if (MM_SANITIZED)
+		skip(); /* filter.h: no filter in sanitizer builds */
 	assert_int_equal(sandbox_run(try_needed), 0);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(escapes); i++) {
 		int status = sandbox_run(escapes[i]);
