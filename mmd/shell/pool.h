@@ -62,6 +62,7 @@ struct mm_pool {
 	bool down;            /* its xfer keeps failing */
 	struct mm_journal journal;
 	uint64_t replay_ns; /* how long it took to do what the journal has */
+	uint64_t image_ns;  /* how long the last image took */
 	/* The last event in the journal of a core that died, which may not have been finished. */
 	struct mm_journal_replay last;
 };

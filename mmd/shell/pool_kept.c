@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/support/clock.h"
 #include "mmd/core/image.h"
 #include "mmd/shell/shell.h"
 
@@ -20,6 +21,7 @@ void mm_pool_image_make(struct mm_pool *pool)
 {
 	struct mm_pool_kept *kept = pool->kept;
 	uint32_t half = kept->image_valid == 1 ? 1 : 0;
+	uint64_t began_ns = mm_now_ns();
 	size_t bytes = 0;
 	int r = mm_core_image_save(pool->core, mm_kept_image(&pool->shell->kept, pool->index, half),
 				   MM_KEPT_IMAGE_BYTES, &bytes);
@@ -31,6 +33,7 @@ void mm_pool_image_make(struct mm_pool *pool)
 	mm_kept_publish(&kept->image_valid, half + 1);
 	mm_journal_empty(&pool->journal);
 	pool->replay_ns = 0;
+	pool->image_ns = mm_now_ns() - began_ns;
 }
 
 int mm_pool_keep(struct mm_pool *pool)
@@ -64,9 +67,11 @@ void mm_pool_record(struct mm_pool *pool, const struct mm_event *event,
 
 void mm_pool_keep_due(struct mm_pool *pool)
 {
+	uint64_t most_ns = MM_MIN(pool->image_ns * MM_POOL_IMAGE_PART, MM_POOL_REPLAY_MAX_NS);
+
 	if (!pool->kept->image_valid)
 		return;
-	if (pool->replay_ns > MM_POOL_REPLAY_NS ||
+	if (pool->replay_ns > MM_MAX(most_ns, MM_POOL_REPLAY_NS) ||
 	    mm_journal_used(&pool->journal) > MM_KEPT_JOURNAL_BYTES / 2)
 		mm_pool_image_make(pool);
 }

@@ -17,8 +17,13 @@
 
 struct mm_pool;
 
-/* A repetition must not take longer; tenants wait for it. */
-#define MM_POOL_REPLAY_NS (20 * MM_NS_PER_MS)
+/*
+ * A repetition must not take longer; tenants wait for it. Where images are large it may take up to
+ * the second time, so that making them takes one part of MM_POOL_IMAGE_PART of core's work.
+ */
+#define MM_POOL_REPLAY_NS     (20 * MM_NS_PER_MS)
+#define MM_POOL_REPLAY_MAX_NS (100 * MM_NS_PER_MS)
+#define MM_POOL_IMAGE_PART    50
 
 /* Makes the first image of a core that was created. Return: 0; -E2BIG it may grow too large. */
 int mm_pool_keep(struct mm_pool *pool);
