@@ -103,3 +103,19 @@ def test_release(root, start, serve, model_dirs):
     assert [one["device"] for one in answer["devices"]] == [0]
     assert not answer["devices"][0]["holders"], answer
     assert holder.process.wait(limit(20)) == 1
+
+
+def test_keeper_is_killed(root, start, serve, model_dirs):
+    """Nothing outlives keeper: tenants are told by the end of their connections, and the device is free again."""
+    d = start()
+    engine = serve("one", model_dirs[0], make_requests(root / "requests.jsonl", 4), d, sync=True).ready()
+    everyone = d.pids()
+    with Raw(d).greet(HELLO) as client:
+        os.kill(d.process.pid, signal.SIGKILL)
+        assert client.pop() is None, "its connection has ended"
+    assert d.process.wait(limit(20)) == -signal.SIGKILL
+    wait_until(lambda: not any(map(alive, everyone)), 20, f"roles to end: {everyone}")
+    assert engine.process.wait(limit(20)) == 1
+    d.process = None
+    # The next one gets the place, the device and all of its memory.
+    d.start()
