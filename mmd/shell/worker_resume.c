@@ -5,6 +5,7 @@
  * and from the core's jobs. One that was only starting is replaced, which is no failure of it.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 
 #include "libclient/protocol/xplan.h"
@@ -171,6 +172,28 @@ static void worker_go_on(struct mm_pool *pool)
 		mm_pool_event(pool, &up, NULL, NULL);
 }
 
+/*
+ * Reports pages of which keeper has lost the descriptor, though it was put before they counted.
+ * Whoever has them can use them, but they can be sent to nobody any more.
+ */
+static void lost_pages_report(const struct mm_pool *pool)
+{
+	uint32_t lost = 0, first = 0;
+
+	for (uint32_t i = 0; i < pool->worker.device.pages; i++) {
+		enum mm_page_state state = mm_core_page(pool->core, i, NULL);
+		bool has_none = state == MM_PAGE_NONE || state == MM_PAGE_SCRUBBING ||
+				state == MM_PAGE_QUARANTINE;
+
+		if (has_none || pool->worker.page_fd[i] >= 0)
+			continue;
+		first = lost++ ? first : i;
+	}
+	if (lost)
+		mm_log(MM_LOG_ERROR, "page.lost", "device=%" PRIu64 " pages=%u first=%u",
+		       pool->ordinal, lost, first);
+}
+
 /* Another xfer is started, once this one is reaped, if it still runs. */
 static void worker_replace(struct mm_pool *pool)
 {
@@ -201,6 +224,7 @@ void mm_worker_resume_end(struct mm_pool *pool)
 	struct mm_worker *w = &pool->worker;
 
 	w->resuming = false;
+	lost_pages_report(pool);
 	if (w->fd >= 0)
 		worker_go_on(pool);
 	else

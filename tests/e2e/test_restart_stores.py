@@ -15,6 +15,7 @@ import time
 import pytest
 
 import models
+from children import as_user, ended
 from programs import LONG, SANITIZE, check_report, wait_until
 from tenant import make_requests, plain_tokens
 from test_chaos import Bystander, cycle_plans
@@ -130,7 +131,8 @@ def test_keys(start, root):
     root.chmod(0o711)
     uid = os.geteuid()
     held = Held(d)
-    assert commits(d, KEY, 1)[0] == 0
+    owner = as_user(uid, commits, d, KEY, 1)
+    assert owner[0][0] == 0, owner
     assert [key[0] for key in keys_of(d)] == [KEY.decode()]
     for _ in range(3):
         before = core_of(d)
@@ -140,7 +142,9 @@ def test_keys(start, root):
         assert [key[0] for key in keys_of(d)] == [KEY.decode()]
         assert once(uid, attaches, d, KEY)[0] == 0
         assert once(uid, attaches, d, KEY + b"x")[0] == -errno.ENOENT
-    del held
+    ended(owner)
+    wait_until(lambda: not keys_of(d), 60, "the key to go with its owner")
+    held.check()
 
 
 def test_half_filled(root, start, serve, rng):
