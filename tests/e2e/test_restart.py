@@ -14,6 +14,7 @@ import time
 from daemon import role_of
 from programs import LONG, SANITIZE, wait_until
 from test_chaos import Bystander, cycle_plans
+from test_groups import ranks, ranks_of, steps_of  # pylint: disable=unused-import # ranks is a fixture
 
 KILLS = int(os.environ.get("MM_RESTART_KILLS", (8 if SANITIZE else 30) * (20 if LONG else 1)))
 QUIET = int(os.environ.get("MM_RESTART_KILLS", (4 if SANITIZE else 10) * (20 if LONG else 1)))
@@ -155,3 +156,20 @@ def test_fault_of_core_ends_mmd_at_last(start):
     assert d.process.returncode == 1
     assert "core ended by its own fault" in d.log.read_text()
     d.process = None
+
+
+def test_groups(start, ranks, rng):  # pylint: disable=redefined-outer-name
+    """Ranks on two devices, whose plans change all the time: chunks stay those of all or of none."""
+    d = start(devices=2, pool="8M", page="16K")
+    group = ranks(d).ready()
+    for _ in range(QUIET):
+        name = ranks_of(d)[0]["name"]
+        d.ctl("plan", "set", name, "--layers", rng.randrange(6), check=False)
+        time.sleep(rng.uniform(0.02, 0.3))
+        kill_core(d)
+        await_core(d)
+        wait_until(lambda: len(ranks_of(d)) == 2, 30, "the ranks")
+    before = steps_of(d)
+    wait_until(lambda: steps_of(d) > before + 20, 60, "the ranks to go on")
+    assert [said[4] for said in group.end()] == [0, 0]
+    check_resumed(d, QUIET)
