@@ -180,7 +180,20 @@ bool mm_journal_skip(struct mm_journal *journal, uint64_t seq)
 
 /* ---- replaying ---- */
 
-/* Takes out the actions that were performed before an event, or in all. */
+/*
+ * Takes out all actions of an event, up to the end that mm_core_next() reports: only then has the
+ * core settled, as it had before the next event.
+ */
+static uint64_t actions_drop_all(struct mm_core *core, uint64_t taken)
+{
+	struct mm_action action;
+
+	while (mm_core_next(core, &action))
+		taken++;
+	return taken;
+}
+
+/* Takes out the actions of the last event that were performed. */
 static uint64_t actions_drop(struct mm_core *core, uint64_t taken, uint64_t until)
 {
 	struct mm_action action;
@@ -205,7 +218,7 @@ int mm_journal_replay(const struct mm_journal *journal, struct mm_core *core,
 			continue;
 		if (record.seq != replay->seq || record.performed > replay->performed)
 			return -EBADMSG;
-		replay->taken = actions_drop(core, replay->taken, record.performed);
+		replay->taken = actions_drop_all(core, replay->taken);
 		if (replay->taken != record.performed)
 			return -EBADMSG;
 		replay->seq++;
