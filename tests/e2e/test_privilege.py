@@ -99,6 +99,10 @@ def test_root(root, start, serve, model_dirs):
     os.kill(old, signal.SIGKILL)
     wait_until(lambda: d.status()["xfer"]["up"] and d.status()["xfer"]["pid"] != old, 60, "another xfer")
     check_role(d.pids("xfer")[0], UIDS["xfer"])
+    old = d.pids("core")[0]
+    os.kill(old, signal.SIGKILL)
+    wait_until(lambda: [pid for pid in d.pids("core") if pid != old] and d.answers(), 60, "another core")
+    check_role(d.pids("core")[0], UIDS["core"])
 
 
 @as_root
