@@ -66,6 +66,11 @@ def test_tenants_leave(start):
         # Another request replaces the time, and tells it.
         again = shutdown(d, "--within", 600)
         assert 300 < told(client) <= 600
+        # A core that takes over goes on with it.
+        os.kill(*d.pids("core"), signal.SIGKILL)
+        assert 200 < told(client) <= 600
+        with pytest.raises(Refused, match="shutting down"):
+            Raw(d).greet()
         client.push(abi.MM_OP_BYE)
     answer = result(ctl, d)
     again.communicate(timeout=limit(60))
