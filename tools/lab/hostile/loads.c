@@ -153,8 +153,8 @@ static enum mm_act_outcome act_load_header(struct mm_stage *stage)
 {
 	static const char *const headers[] = {
 		"{\"a\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[0,1099511627776]}}",
-		"{\"a\":{\"dtype\":\"F16\",\"shape\":[4294967296,4294967296],"
-		"\"data_offsets\":[0,4]}}",
+		("{\"a\":{\"dtype\":\"F16\",\"shape\":[4294967296,4294967296],"
+		 "\"data_offsets\":[0,4]}}"),
 		"{\"a\":{\"dtype\":\"F8_E9\",\"shape\":[2],\"data_offsets\":[0,4]}}",
 		"{\"a\":{\"dtype\":\"F16\",\"shape\":[-1,-2],\"data_offsets\":[4,0]}}",
 		"[]",
