@@ -170,6 +170,30 @@ static void tenant_end(struct mm_shell *shell, uint32_t tenant)
 		mm_session_end(s, "mmd has died twice of something that it asked for");
 }
 
+/*
+ * Drops what nobody has taken, but for connections and their processes. This comes before they are
+ * accepted: a hello that is answered at once puts regions by the names that its connection had.
+ */
+static size_t names_drop(struct mm_shell *shell)
+{
+	const struct mm_fdtab_entry *entry;
+	size_t at = 0, n = 0;
+
+	while ((entry = mm_held_next(&shell->held, &at))) {
+		const struct mm_held_name name = entry->name;
+		int fd;
+
+		if (name.kind == MM_HELD_CONN || name.kind == MM_HELD_PIDFD)
+			continue;
+		fd = mm_held_take(&shell->held, name);
+		mm_close_fd(&fd);
+		mm_held_drop(&shell->held, name, false);
+		at = 0; /* taking changes the table */
+		n++;
+	}
+	return n;
+}
+
 /* ---- all of it ---- */
 
 static int pools_resume(struct mm_shell *shell)
@@ -228,8 +252,9 @@ int mm_recover(struct mm_shell *shell)
 	mm_stores_resume_end(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_resume_end(&shell->pool[i]);
+	dropped = names_drop(shell);
 	connections_accept(shell);
-	dropped = mm_held_drop_rest(&shell->held);
+	dropped += mm_held_drop_rest(&shell->held);
 	mm_shell_send_keeper(shell, MM_K_RESUMED, MM_ROLE_CORE, 0);
 	mm_log(MM_LOG_INFO, "core.resumed",
 	       "generation=%u away_us=%" PRIu64 " took_us=%" PRIu64 " dropped=%zu",

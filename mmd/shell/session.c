@@ -72,6 +72,11 @@ static void connection_close(struct mm_shell *shell, int *fd, uint64_t conn)
 	mm_held_drop(&shell->held, name, slow);
 }
 
+void mm_session_hang_up(struct mm_session *s)
+{
+	connection_close(s->shell, &s->fd, s->conn);
+}
+
 /*
  * keeper need not kill the process behind this connection any more; while mmd is ending it may have
  * to, because the process may have the device open.
@@ -90,7 +95,7 @@ static void process_drop(struct mm_shell *shell, uint64_t conn)
 static void session_disconnect(struct mm_session *s)
 {
 	mm_loop_del(&s->shell->loop, &s->source);
-	connection_close(s->shell, &s->fd, s->conn);
+	mm_session_hang_up(s);
 	mm_outbox_done(&s->outbox);
 }
 

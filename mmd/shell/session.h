@@ -157,6 +157,9 @@ struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant);
 struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_pool *pool,
 				     const char *word, unsigned int *ret_many);
 
+/* Closes the connection, if there is one, now; nothing else changes. */
+void mm_session_hang_up(struct mm_session *session);
+
 /* Closes the connection in this iteration. @reason: a static string, logged once. */
 void mm_session_end(struct mm_session *session, const char *reason);
 

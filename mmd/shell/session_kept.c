@@ -151,7 +151,7 @@ static void identity_resume(struct mm_session *s)
 	s->features = kept->features;
 	memcpy(s->name, kept->name, sizeof(s->name));
 	memcpy(s->token, kept->token, sizeof(s->token));
-	s->ending = kept->ending ? kept->end_reason : NULL;
+	s->ending = kept->ending && kept->state == MM_SESSION_OPEN ? kept->end_reason : NULL;
 	s->held = true;
 	s->idle_by_ns = mm_quota_is_ours(s) || !s->shell->config->idle_ms
 				? UINT64_MAX
@@ -209,6 +209,17 @@ static int connection_resume(struct mm_session *s)
 	return 0;
 }
 
+/*
+ * keeper may not have been told that the connection is closed. It must not begin anew: its end
+ * would drop what keeper holds of this session, which has the same number.
+ */
+static void connection_leave(struct mm_session *s)
+{
+	s->fd = mm_held_take(&s->shell->held,
+			     (struct mm_held_name){ .kind = MM_HELD_CONN, .id = s->conn });
+	mm_session_hang_up(s);
+}
+
 int mm_session_resume(struct mm_session *s)
 {
 	int r;
@@ -219,7 +230,9 @@ int mm_session_resume(struct mm_session *s)
 	if (r < 0)
 		return r;
 	totals_resume(s);
-	if (s->state == MM_SESSION_OPEN && connection_resume(s) < 0)
+	if (s->state == MM_SESSION_CLOSED)
+		connection_leave(s);
+	else if (connection_resume(s) < 0)
 		mm_session_set_state(s, MM_SESSION_CLOSED);
 	return mm_session_watch(s);
 }
