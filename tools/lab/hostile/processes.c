@@ -56,7 +56,7 @@ static int few_pages_open(struct mm_stage *stage, struct mm_raw *raw)
 	if (!r)
 		r = mm_raw_take_pages(raw, PAGES, MM_RAW_WAIT_NS);
 	if (r)
-		mm_act_fail(stage, "%s pages: %s", "no", strerror(-r));
+		mm_act_fail(stage, "no pages: %s: %s", strerror(-r), raw->reason);
 	return r;
 }
 

@@ -66,19 +66,35 @@ static int regions_map(struct mm_raw *raw, const int *fds)
 	return r ? r : raw_map(fds[2], sizeof(*raw->gates), both, (void **)&raw->gates);
 }
 
+/* Takes a message that came before the welcome. Return: whether there may be one behind it. */
+static bool raw_passes_over(struct mm_raw *raw, const struct mm_end *end, size_t len)
+{
+	if (len != sizeof(*end) || end->kind != MM_END_KIND)
+		return len < MM_WELCOME_BYTES_MIN;
+	snprintf(raw->reason, sizeof(raw->reason), "%.*s", MM_END_BYTES - 1, end->reason);
+	return false;
+}
+
 int mm_raw_welcome(struct mm_raw *raw)
 {
-	unsigned char bytes[MM_GREETING_BYTES_MAX];
+	union {
+		struct mm_end end;
+		unsigned char bytes[MM_GREETING_BYTES_MAX];
+	} in;
 	int fds[MM_SOCK_FDS_MAX], r;
 	size_t n = 0, len = 0;
 
-	r = mm_sock_wait(raw->sock, POLLIN, mm_deadline_ns(MM_RAW_WAIT_NS));
-	if (r == 0)
-		r = mm_sock_recv(raw->sock, bytes, sizeof(bytes), fds, MM_ARRAY_SIZE(fds), &n,
-				 &len);
-	if (r < 0)
-		return r;
-	memcpy(&raw->welcome, bytes, MM_MIN(len, sizeof(raw->welcome)));
+	do {
+		r = mm_sock_wait(raw->sock, POLLIN, mm_deadline_ns(MM_RAW_WAIT_NS));
+		if (r == 0)
+			r = mm_sock_recv(raw->sock, &in, sizeof(in), fds, MM_ARRAY_SIZE(fds), &n,
+					 &len);
+		if (r < 0)
+			return r;
+	} while (raw_passes_over(raw, &in.end, len));
+	if (len < MM_WELCOME_BYTES_MIN)
+		return -ECONNRESET;
+	memcpy(&raw->welcome, in.bytes, MM_MIN(len, sizeof(raw->welcome)));
 	r = raw->welcome.result;
 	if (r == 0)
 		r = n == 3 ? regions_map(raw, fds) : -EPROTO;
@@ -92,7 +108,7 @@ int mm_raw_open(struct mm_raw *raw, const char *path, const char *name, uint64_t
 	struct mm_hello hello;
 	int r = mm_raw_connect(raw, path);
 
-	mm_raw_hello(&hello, name, features | MM_FEAT_REASON);
+	mm_raw_hello(&hello, name, features | MM_FEAT_REASON | MM_FEAT_RESUME);
 	if (!r)
 		r = mm_raw_send(raw, &hello, sizeof(hello));
 	return r ? r : mm_raw_welcome(raw);
@@ -204,15 +220,18 @@ int mm_raw_op(struct mm_raw *raw, enum mm_op op, uint64_t a, uint64_t b, uint64_
 static void raw_take_batch(struct mm_raw *raw, const struct mm_fd_batch *batch, const int *fds,
 			   size_t n)
 {
+	/* A core that takes over from another may send one again. */
+	const bool again = batch->seq <= raw->batches;
+
 	for (size_t i = 0; i < n; i++) {
-		if (raw->n_fds == MM_RAW_FDS_MAX) {
+		if (raw->n_fds == MM_RAW_FDS_MAX || again) {
 			close(fds[i]);
 			continue;
 		}
 		raw->page[raw->n_fds] = batch->kind == MM_FD_PAGES ? batch->page_id[i] : UINT32_MAX;
 		raw->fd[raw->n_fds++] = fds[i];
 	}
-	raw->batches = batch->seq;
+	raw->batches = MM_MAX(raw->batches, batch->seq);
 	if (raw->acks)
 		raw->owes_ack = batch->seq;
 	ack_pay(raw);
@@ -236,9 +255,13 @@ void mm_raw_drain(struct mm_raw *raw)
 			raw->ended = true;
 			return;
 		}
-		if (len == sizeof(in.batch))
+		if (len == sizeof(in.batch)) {
 			raw_take_batch(raw, &in.batch, fds, n);
-		else if (len == sizeof(in.end) && in.end.kind == MM_END_KIND)
+			continue;
+		}
+		for (size_t i = 0; i < n; i++) /* of a welcome that came twice */
+			close(fds[i]);
+		if (len == sizeof(in.end) && in.end.kind == MM_END_KIND)
 			snprintf(raw->reason, sizeof(raw->reason), "%.*s", MM_END_BYTES - 1,
 				 in.end.reason);
 	}

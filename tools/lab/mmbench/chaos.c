@@ -46,12 +46,10 @@
 
 enum deed_kind { DEED_TENANT, DEED_XFER, DEED_CORE, DEED_PLAN, DEED_DEVICE, DEED_KINDS };
 
-/* So many of each a second. */
-static const double deed_rates[DEED_KINDS] = { [DEED_TENANT] = 2.0,
-					       [DEED_XFER] = 0.5,
-					       [DEED_CORE] = 0.5,
-					       [DEED_PLAN] = 4,
-					       [DEED_DEVICE] = 0.5 };
+/* So many of each a second; those of core are an option. */
+static const double deed_rates[DEED_KINDS] = {
+	[DEED_TENANT] = 2.0, [DEED_XFER] = 0.5, [DEED_PLAN] = 4, [DEED_DEVICE] = 0.5
+};
 
 struct deed {
 	double at_s;
@@ -84,26 +82,30 @@ static int deed_compare(const void *a, const void *b)
 	return (x->at_s > y->at_s) - (x->at_s < y->at_s);
 }
 
+static size_t deeds_count(const struct chaos *c, size_t kind)
+{
+	const double rate = kind == DEED_CORE ? c->opts.core_rate : deed_rates[kind];
+
+	if (kind == DEED_CORE && c->opts.no_core_kills)
+		return 0;
+	return (size_t)(rate * c->opts.rate * c->opts.seconds) + 1;
+}
+
 static int deeds_draw(struct chaos *c)
 {
 	size_t room = 0;
 
 	for (size_t kind = 0; kind < DEED_KINDS; kind++)
-		room += (size_t)(deed_rates[kind] * c->opts.seconds) + 1;
+		room += deeds_count(c, kind);
 	c->deed = calloc(room, sizeof(*c->deed));
 	if (!c->deed)
 		return -ENOMEM;
-	for (size_t kind = 0; kind < DEED_KINDS; kind++) {
-		const size_t n = (size_t)(deed_rates[kind] * c->opts.seconds) + 1;
-
-		if (kind == DEED_CORE && c->opts.no_core_kills)
-			continue;
-		for (size_t i = 0; i < n; i++)
+	for (size_t kind = 0; kind < DEED_KINDS; kind++)
+		for (size_t i = 0; i < deeds_count(c, kind); i++)
 			c->deed[c->n_deeds++] = (struct deed){
 				.at_s = mm_random_unit(&c->random) * c->opts.seconds,
 				.kind = (enum deed_kind)kind,
 			};
-	}
 	qsort(c->deed, c->n_deeds, sizeof(*c->deed), deed_compare);
 	return 0;
 }
@@ -164,6 +166,8 @@ static int engines_start(struct chaos *c)
 	for (size_t i = 0; i < ENGINES && !r; i++) {
 		snprintf(name, sizeof(name), i == VICTIM ? "victim" : "honest-%zu", i);
 		r = mm_honest_init(&c->engine[i], &c->arena, name, c->opts.seed + i, c->arena.err);
+		c->engine[i].turns = i != 0;
+		c->engine[i].batch = "6";
 		if (!r)
 			r = mm_honest_start(&c->engine[i], c->arena.err);
 	}
@@ -608,10 +612,14 @@ int mm_bench_chaos(const struct mm_chaos_opts *opts)
 const struct mm_opt mm_chaos_options[] = {
 	{ "seconds", "S", "of chaos; what comes before and behind it is not in them", MM_OPT_REAL,
 	  AT(seconds), .preset = "120", .least = 1, .most = 86400, .unit = "s" },
+	{ "rate", "F", "kills, plans and faults come F times as often", MM_OPT_REAL, AT(rate),
+	  .preset = "1", .least = 0, .most = 100 },
 	{ "seed", "N", "of all that is drawn", MM_OPT_NUMBER, AT(seed), .preset = "1",
 	  .max = UINT32_MAX },
 	{ "hostiles", "N", "hostile tenants at one time", MM_OPT_NUMBER, AT(hostiles),
 	  .max = HOSTILES_MAX, .preset = "3" },
+	{ "core-rate", "F", "kills of core a second", MM_OPT_REAL, AT(core_rate), .preset = "0.5",
+	  .least = 0, .most = 1000 },
 	{ "no-core-kills", NULL, "core is not killed", MM_OPT_FLAG, AT(no_core_kills) },
 	{ "keep", "DIR", "leave logs and outputs in DIR", MM_OPT_TEXT, AT(keep_dir) },
 	{ "json", NULL, "print one JSON object instead of sentences", MM_OPT_FLAG, AT(json) },

@@ -18,8 +18,10 @@
 
 struct mm_chaos_opts {
 	double seconds;
+	double rate; /* all that happens comes so many times as often */
 	uint64_t seed;
 	uint32_t hostiles;  /* hostile tenants at one time */
+	double core_rate;   /* kills of core a second */
 	bool no_core_kills; /* core lives */
 	const char *keep_dir;
 	bool json;

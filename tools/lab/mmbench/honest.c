@@ -17,6 +17,7 @@
 #define VOCABULARY 256
 #define PLAIN_NS   (180 * MM_NS_PER_S)
 #define BATCH      "2"
+#define QUANTUM_MS "40"
 
 /* The tokens that the answer to a prompt has: fewer than MM_HONEST_TOKENS for most. */
 static uint32_t answer_tokens(uint32_t prompt)
@@ -135,13 +136,17 @@ static int engine_start(struct mm_honest *honest, bool plain)
 			 "--driver",
 			 "software",
 			 "--max-batch",
-			 BATCH,
+			 (char *)(honest->batch ? honest->batch : BATCH),
 			 "--kv-timeout",
 			 "3600000",
 			 plain ? "--plain" : "--sync",
 			 plain ? NULL : "--verify",
 			 "--socket",
 			 (char *)honest->arena->mmd.socket,
+			 honest->turns ? "--turns" : NULL,
+			 "quantum",
+			 "--quantum",
+			 QUANTUM_MS,
 			 NULL };
 
 	snprintf(program, sizeof(program), "%s/mmserve", honest->arena->bin_dir);

@@ -29,6 +29,8 @@ struct mm_honest_gap {
 struct mm_honest {
 	const struct mm_arena *arena;
 	char name[24];
+	bool turns;        /* it computes in turns; set before its start */
+	const char *batch; /* sequences that run at once; NULL: two */
 	char requests[MM_ARENA_PATH_BYTES], output[MM_ARENA_PATH_BYTES], log[MM_ARENA_PATH_BYTES];
 	uint32_t want[MM_HONEST_PROMPTS][MM_HONEST_TOKENS];
 	struct mm_child child;
