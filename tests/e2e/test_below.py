@@ -32,7 +32,8 @@ def points_of(sites, rng):
     """(site, nth): the first and the last call at each site, or some of them."""
     if ONLY:
         key, nth = ONLY.split(":")
-        return [(site, int(nth)) for site in sites if site.key == int(key, 0)]
+        return [(site, int(nth)) for site in [*sites, below_module.Site("core", 0, 0, "any call")]
+                if site.key == int(key, 0)]
     found = [(site, nth) for site in sites for nth in sorted({1, site.calls})]
     return found if not POINTS or POINTS >= len(found) else rng.sample(found, POINTS)
 
@@ -44,6 +45,7 @@ class Loop:
         self.work, self.place, self.below, self.role = Work(root, model_dirs), place, below, role
         self.victim_env = below.client_env() if role == "client" else None
         self.struck = self.ended = self.refused = self.points = 0
+        self.must_survive = False
         self.failures = []
         self.log = root / "mmd.log"
 
@@ -51,8 +53,10 @@ class Loop:
         """The work without a fault: each site that it comes by, with the number of its calls."""
         self.place.up()
         self.below.forget_counts()
-        assert all(self.work.run(self.place.daemon, self.victim_env)) and self.place.judge()
-        return [site for site in self.below.sites(self.role) if site.calls]
+        served = self.work.run(self.place.daemon, self.victim_env)
+        sites = [site for site in self.below.sites(self.role) if site.calls]
+        assert all(served) and self.place.judge()
+        return sites
 
     def strike(self, site, nth, action=FAIL, **order):
         """One point; what is wrong with it is kept for the end, when all are known."""
@@ -84,10 +88,12 @@ class Loop:
         self.ended += not stays
         self.refused += served.count(False)
         assert struck or (stays and all(served)), "something failed, and it was not the call"
+        said = "".join(f", {name} not served: {last_line(self.work.root / f'{name}.log')}"
+                       for name, good in zip(("first", "second"), served) if not good)
+        said += "" if stays else f", mmd ended: {last_line(d.log)}"
+        assert not self.must_survive or (stays and all(served)), "somebody has noticed" + said
         assert served[0] or not stays or self.role != "client", "another tenant has noticed"
-        return ("struck" if struck else "not reached") + ("" if stays else f", mmd ended: {last_line(d.log)}") + \
-            "".join(f", {name} not served: {last_line(self.work.root / f'{name}.log')}"
-                    for name, good in zip(("first", "second"), served) if not good)
+        return ("struck" if struck else "not reached") + said
 
     def finish(self):
         print(f"{self.role}: {self.points} points, {self.struck} struck, mmd ended {self.ended} times, "
@@ -113,6 +119,25 @@ def test_stuck(root, place, below, model_dirs, rng):
     sites = [site for site in loop.learn() if site.is_driver]
     for site, nth in points_of(sites, rng):
         loop.strike(site, nth, below_module.STICKY, value=STUCK)
+    loop.finish()
+
+
+@pytest.mark.parametrize("action", ["before", "after"])
+def test_core_killed(root, place, below, model_dirs, rng, action):
+    """
+    SIGKILL in place of an error: before a call, and when it has been made. Each of core's acts that others see is a
+    call, so a core is killed between any two of them; the next one goes on, and no tenant notices.
+    """
+    loop = Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=PATIENT), below, model_dirs, "core")
+    loop.must_survive = True
+    kill = below_module.KILL if action == "before" else below_module.KILL_AFTER
+    sites = loop.learn()
+    for site, nth in points_of(sites, rng):
+        loop.strike(site, nth, kill)
+    if not ONLY:
+        every = below_module.Site("core", 0, sum(site.calls for site in sites), "any call")
+        for nth in range(1, every.calls + 1) if not POINTS else rng.sample(range(1, every.calls + 1), POINTS):
+            loop.strike(every, nth, kill)
     loop.finish()
 
 
