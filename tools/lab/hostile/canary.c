@@ -26,6 +26,7 @@ struct life {
 	struct mm_raw raw;
 	uint64_t pattern;
 	uint32_t pages;
+	bool patient; /* a denial is not its last word: the demand stands */
 	uint32_t n_held;
 	uint32_t chunk[PAGES_MAX]; /* that it holds */
 	uint64_t *at[PAGES_MAX];   /* the page of it */
@@ -93,7 +94,7 @@ static int pages_await(struct life *life, uint32_t n, uint64_t patience_ns)
 			page_take(life, (uint32_t)event.arg[0]);
 		if (r == 0 && event.opcode == MM_EV_KV_RECLAIM && life->n_held)
 			r = page_give(life, 0); /* one of those that are owed; mmd asks again */
-		if (r == 0 && event.opcode == MM_EV_KV_DENIED)
+		if (r == 0 && event.opcode == MM_EV_KV_DENIED && !life->patient)
 			break;
 	}
 	return r == -ETIMEDOUT ? 0 : r;
@@ -150,6 +151,7 @@ _Noreturn static void canary_main(struct mm_canary_counts *counts,
 
 		life = (struct life){ .counts = counts,
 				      .pattern = MM_HOSTILE_PATTERN | getuid(),
+				      .patient = opts->once,
 				      .raw = { .sock = -1 } };
 		r = life_begin(&life, opts);
 		if (!r)

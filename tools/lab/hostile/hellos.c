@@ -2,11 +2,17 @@
 /* Acts before the welcome: hellos that are wrong, short, long, in pieces, twice, or none. */
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libclient/base/base.h"
 #include "libclient/base/random.h"
+#include "libclient/support/clock.h"
 #include "tools/lab/hostile/groups.h"
+
+#define SILENT      40
+#define SILENT_STAY 24 /* of one user: MM_HELLOS_UID_MAX */
 
 /* Sends @n bytes as a hello. */
 static enum mm_act_outcome hello_try(struct mm_stage *stage, const void *bytes, size_t n)
@@ -142,19 +148,35 @@ static enum mm_act_outcome act_hello_gone(struct mm_stage *stage)
 	return MM_ACT_IGNORED;
 }
 
-/* Connections without a word, more than one user may have: the oldest are closed for new ones. */
+/* Return: how many of the connections mmd has ended. */
+static size_t silent_ended(struct mm_raw *raw, size_t n)
+{
+	size_t ended = 0;
+	char byte;
+
+	for (size_t i = 0; i < n; i++)
+		ended += recv(raw[i].sock, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+	return ended;
+}
+
+/* Connections without a word, more than one user may have: old ones are closed for new ones. */
 static enum mm_act_outcome act_silent(struct mm_stage *stage)
 {
-	struct mm_raw raw[40];
+	const uint64_t deadline_ns = mm_deadline_ns(MM_RAW_WAIT_NS);
+	const struct timespec nap = mm_timespec(MM_NS_PER_MS);
+	struct mm_raw raw[SILENT];
 	enum mm_act_outcome outcome;
 	size_t n = 0;
 
-	while (n < MM_ARRAY_SIZE(raw) && !mm_raw_connect(&raw[n], stage->socket))
+	while (n < SILENT && !mm_raw_connect(&raw[n], stage->socket))
 		n++;
-	outcome = n == MM_ARRAY_SIZE(raw) ? MM_ACT_ENDED : mm_act_fail(stage, "connect");
-	/* Only the first is waited for: it is the oldest. */
-	if (outcome == MM_ACT_ENDED && mm_raw_welcome(&raw[0]) != -ECONNRESET)
-		outcome = mm_act_fail(stage, "the oldest of 40 silent connections stays");
+	outcome = n == SILENT ? MM_ACT_ENDED : mm_act_fail(stage, "connect");
+	while (outcome == MM_ACT_ENDED && silent_ended(raw, n) < SILENT - SILENT_STAY) {
+		if (mm_now_ns() > deadline_ns)
+			outcome = mm_act_fail(stage, "more than %d silent connections stay",
+					      SILENT_STAY);
+		nanosleep(&nap, NULL);
+	}
 	for (size_t i = 0; i < n; i++)
 		mm_act_done(stage, &raw[i], outcome);
 	return outcome;

@@ -39,7 +39,6 @@
 #define GAPS_LEAST   100
 #define HOSTILE_UID  61001
 #define CANARY_UID   62001
-#define READER_UID   63001
 
 /* A copy and a scrub of each xfer fail, late enough for it to have proven itself. */
 #define FAILS "cuMemcpyHtoDAsync:150000:719,cuMemsetD32Async:5000:719"
@@ -481,12 +480,11 @@ static void counts_take(struct chaos *c)
 	}
 }
 
-/* Another user takes every page that there is and reads it. */
+/* Our own user, for whom memory was kept, takes every page that there is and reads it. */
 static int pages_read_all(struct chaos *c)
 {
 	const struct mm_canary_opts opts = { .socket = c->arena.mmd.socket,
 					     .seed = c->opts.seed,
-					     .uid = READER_UID,
 					     .pages = (uint32_t)(POOL_BYTES / PAGE_BYTES),
 					     .once = true };
 	struct mm_canary reader = { 0 };
@@ -496,6 +494,7 @@ static int pages_read_all(struct chaos *c)
 		r = -ETIMEDOUT;
 	if (!r) {
 		c->result.pages_read += reader.counts->pages_read;
+		c->result.pages_unread = POOL_BYTES / PAGE_BYTES - reader.counts->pages_read;
 		c->result.foreign_bytes += reader.counts->foreign_bytes;
 	}
 	mm_canary_done(&reader);

@@ -33,8 +33,8 @@ void mm_chaos_note(struct mm_chaos_result *result, const char *format, ...)
 bool mm_chaos_is_clean(const struct mm_chaos_result *r)
 {
 	return !r->token_mismatches && !r->refused && !r->engine_ends && !r->pages_leaked &&
-	       !r->foreign_bytes && !r->lost_bytes && !r->hostile_unexpected && !r->canary_ends &&
-	       !r->witness_ends;
+	       !r->pages_unread && !r->foreign_bytes && !r->lost_bytes && !r->hostile_unexpected &&
+	       !r->canary_ends && !r->witness_ends;
 }
 
 static double series_percentile(const struct mm_series *series, uint32_t percent)
@@ -93,6 +93,7 @@ int mm_chaos_print_json(const struct mm_chaos_result *r)
 		{ "tokens", r->tokens },
 		{ "kills_missed", r->kills_missed },
 		{ "pages_read", r->pages_read },
+		{ "pages_unread", r->pages_unread },
 		{ "hostile_rounds", r->hostile_rounds },
 		{ "hostile_unexpected", r->hostile_unexpected },
 		{ "plans_set", r->plan_changes },

@@ -18,6 +18,7 @@ struct mm_chaos_result {
 	uint64_t hostile_acts, hostile_rounds, hostile_unexpected;
 	uint64_t driver_faults, plan_changes;
 	uint64_t tokens, token_mismatches, refused, engine_ends;
+	uint64_t pages_unread; /* in the end */
 	uint64_t pages_read, pages_leaked, foreign_bytes, lost_bytes, canary_ends;
 	uint64_t witness_ends; /* of a connection that only asks */
 	struct mm_series recovery_ms, xfer_recovery_ms;
