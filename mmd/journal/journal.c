@@ -9,6 +9,7 @@
 #define MARK         UINT64_C(0x31306c72756f6a6d) /* "mjourl01" */
 #define PRIME        UINT64_C(0x9e3779b97f4a7c15)
 #define FLAG_SKIPPED 1u
+#define FLAG_WITHIN  2u
 
 struct mm_journal_head {
 	uint64_t mark;
@@ -20,7 +21,7 @@ struct mm_journal_head {
 /* As it lies in memory, before the packed event. */
 struct journal_record {
 	uint32_t bytes; /* of all of it */
-	uint32_t flags; /* not in the checksum, since they change later */
+	uint32_t flags; /* FLAG_SKIPPED is not in the checksum, since it changes later */
 	uint64_t checksum;
 	uint64_t seq, performed;
 	uint32_t place, position;
@@ -52,8 +53,9 @@ static uint64_t words_sum(uint64_t sum, const void *from, size_t bytes)
 /* @event: the packed event, behind the record. */
 static uint64_t record_checksum(const struct journal_record *r, const void *event)
 {
-	const uint64_t words[] = { r->bytes, r->seq, r->performed,
-				   (uint64_t)r->place << 32 | r->position, r->reserved };
+	const uint64_t words[] = { (uint64_t)(r->flags & ~FLAG_SKIPPED) << 32 | r->bytes, r->seq,
+				   r->performed, (uint64_t)r->place << 32 | r->position,
+				   r->reserved };
 
 	return words_sum(words_sum(1, words, sizeof(words)), event, r->bytes - sizeof(*r));
 }
@@ -75,7 +77,7 @@ int mm_journal_append(struct mm_journal *journal, const struct mm_journal_record
 {
 	struct mm_journal_head *head = journal->head;
 	struct journal_record r = {
-		.flags = record->skipped ? FLAG_SKIPPED : 0,
+		.flags = (record->skipped ? FLAG_SKIPPED : 0) | (record->within ? FLAG_WITHIN : 0),
 		.seq = record->seq,
 		.performed = record->performed,
 		.place = record->place,
@@ -121,7 +123,7 @@ int mm_journal_next(const struct mm_journal *journal, uint64_t *at, struct mm_jo
 		return -EBADMSG;
 	memcpy(&r, head->records + *at, sizeof(r));
 	if (r.bytes < sizeof(r) || r.bytes > used - *at || r.bytes % MM_EVENT_ALIGN ||
-	    r.flags & ~FLAG_SKIPPED || r.reserved ||
+	    r.flags & ~(FLAG_SKIPPED | FLAG_WITHIN) || r.reserved ||
 	    r.checksum != record_checksum(&r, head->records + *at + sizeof(r)))
 		return -EBADMSG;
 	if (mm_event_unpack(head->records + *at + sizeof(r), r.bytes - sizeof(r), stats,
@@ -131,7 +133,8 @@ int mm_journal_next(const struct mm_journal *journal, uint64_t *at, struct mm_jo
 					   .performed = r.performed,
 					   .place = r.place,
 					   .position = r.position,
-					   .skipped = r.flags & FLAG_SKIPPED };
+					   .skipped = r.flags & FLAG_SKIPPED,
+					   .within = r.flags & FLAG_WITHIN };
 	*at += r.bytes;
 	return 0;
 }
@@ -193,7 +196,7 @@ static uint64_t actions_drop_all(struct mm_core *core, uint64_t taken)
 	return taken;
 }
 
-/* Takes out the actions of the last event that were performed. */
+/* Takes out the actions that were performed of an event that is not at its end. */
 static uint64_t actions_drop(struct mm_core *core, uint64_t taken, uint64_t until)
 {
 	struct mm_action action;
@@ -218,7 +221,8 @@ int mm_journal_replay(const struct mm_journal *journal, struct mm_core *core,
 			continue;
 		if (record.seq != replay->seq || record.performed > replay->performed)
 			return -EBADMSG;
-		replay->taken = actions_drop_all(core, replay->taken);
+		replay->taken = record.within ? actions_drop(core, replay->taken, record.performed)
+					      : actions_drop_all(core, replay->taken);
 		if (replay->taken != record.performed)
 			return -EBADMSG;
 		replay->seq++;

@@ -34,6 +34,7 @@ struct mm_journal_record {
 	/* Where the event came from, and its position there: the caller's matter. */
 	uint32_t place, position;
 	bool skipped; /* the event is not to happen again */
+	bool within;  /* it came before all actions of the event before it had been taken out */
 };
 
 /* Makes an empty journal in @memory, aligned to 8. */

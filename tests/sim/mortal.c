@@ -127,7 +127,9 @@ struct mm_event_result w_event(struct world *w, struct mm_event event)
 	if (mm_queue_is_empty(&w->core->queue) &&
 	    (mortal_draws(m, m->odds.image) || mm_journal_used(&m->journal) > JOURNAL_BYTES / 2))
 		mortal_image(w, m);
-	record = (struct mm_journal_record){ .seq = m->seq, .performed = m->performed };
+	record = (struct mm_journal_record){ .seq = m->seq,
+					     .performed = m->performed,
+					     .within = !mm_queue_is_empty(&w->core->queue) };
 	mm_assert(mm_journal_append(&m->journal, &record, &event) == 0);
 	m->seq++;
 	mm_core_event(w->core, &event, &result);
