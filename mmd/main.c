@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -114,12 +115,16 @@ int main(int argc, char **argv)
 	char error[MM_OPT_ERROR_BYTES];
 	struct mm_opt_line line;
 	const int status = mm_opt_main(&mm_config_program, argc, argv, &config, &line);
+	int r;
 
 	if (status >= 0)
 		return status;
 	if (mm_config_check(&config, error) < 0)
 		return mm_opt_refuse(&mm_config_program, 0, "%s", error);
-	if (streams_open() < 0)
+	r = streams_open();
+	if (r < 0) {
+		fprintf(stderr, "mmd: cannot open /dev/null: %s\n", strerror(-r));
 		return MM_EXIT_FAILED;
+	}
 	return role_run(&config);
 }
