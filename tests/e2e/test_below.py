@@ -28,6 +28,14 @@ POINTS = int(os.environ.get("MM_BELOW_POINTS", 0 if LONG else 12))  # of each ro
 ONLY = os.environ.get("MM_BELOW_ONLY", "")  # key:nth of a site, to repeat one
 
 
+@pytest.fixture
+def seed():
+    """One sample for all runs of a build: a failure is the build's, and not the draw's. MM_TEST_LONG has all points."""
+    value = int(os.environ.get("MM_TEST_SEED", 1))
+    print(f"MM_TEST_SEED={value}")
+    return value
+
+
 def points_of(sites, rng):
     """(site, nth): the first and the last call at each site, or some of them."""
     if ONLY:
