@@ -234,7 +234,8 @@ class Install(unittest.TestCase):
 
     def test_completion(self):
         self.assertEqual(self.offers("mmctl", ""),
-                         ["status", "pool", "plan", "devices", "footprint", "quota", "wait", "doctor", "upgrade"])
+                         ["status", "pool", "plan", "devices", "footprint", "quota", "wait", "doctor", "upgrade",
+                          "shutdown"])
         self.assertEqual(self.offers("mmctl", "quota", ""), ["show", "set"])
         for value in (["plan"], ["=", "plan"]):  # the value of an option is no command
             self.assertEqual(self.offers("mmctl", "--dir", *value, "quota", ""), ["show", "set"])
