@@ -45,7 +45,7 @@ _Noreturn void mm_panic(const char *expr, const char *file, int line);
 		if (!(e))          \
 			return #e; \
 	} while (0)
-/* The same for a call of such a function. */
+/* Calls such a function, and returns from this one what does not hold there. */
 #define mm_must_pass(call)                        \
 	do {                                      \
 		const char *const must_ = (call); \

@@ -41,7 +41,7 @@ int mm_fdtab_put(struct mm_fdtab *tab, struct mm_held_name name, int fd, int *re
 /* The fd of a name, still the table's; -1: there is none. */
 int mm_fdtab_find(const struct mm_fdtab *tab, struct mm_held_name name);
 
-/* The same, but the fd is the caller's now and the name is gone. */
+/* Removes a name, and returns its fd, which is the caller's now; -1: there is none. */
 int mm_fdtab_take(struct mm_fdtab *tab, struct mm_held_name name);
 
 /*

@@ -504,5 +504,5 @@ bool mm_core_next_job(const struct mm_core *core, uint32_t *at, struct mm_msg *r
  * gave out names a page of that tenant; no page serves two purposes.
  */
 void mm_core_check(const struct mm_core *core);
-/* The same, but returns the invariant that is broken; NULL: none is. */
+/* Returns the invariant that is broken, where mm_core_check() panics; NULL: none is. */
 const char *mm_core_check_sentence(const struct mm_core *core);

@@ -90,7 +90,7 @@ struct mm_fields {
 #define MM_ARRAY(type, member)             MM_ARRAY_AS(type, member, .used = NULL)
 #define MM_ARRAY_USED(type, member, count) MM_ARRAY_AS(type, member, .used = (count))
 #define MM_ARRAY_TRIMMED(type, member)     MM_ARRAY_AS(type, member, .trimmed = true)
-/* The same for structs. */
+/* Describes a member that is a struct, or an array of them, by the fields of that struct. */
 #define MM_STRUCT(type, member, fields)                                                    \
 	{                                                                                  \
 		.name = #member, .kind = MM_KIND_STRUCT, .offset = offsetof(type, member), \

@@ -125,6 +125,6 @@ void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job);
  * must have no pages.
  */
 void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t tenants_end);
-/* The same, but returns what is not so; NULL: nothing. */
+/* Returns how the ledger contradicts itself, where mm_ledger_check() panics; NULL: it does not. */
 const char *mm_ledger_check_sentence(const struct mm_ledger *l, uint32_t accounts_end,
 				     uint32_t tenants_end);

@@ -65,7 +65,10 @@ void mm_raw_bell(struct mm_raw *raw);
 /* Writes a request into the ring and publishes it, without a doorbell. */
 void mm_raw_put(struct mm_raw *raw, const struct mm_msg *msg);
 
-/* The same, waiting for room, with a doorbell where there is none and at the end. */
+/*
+ * Waits for room, ringing the doorbell meanwhile, writes a request, and rings. 0; -ECONNRESET;
+ * -ETIMEDOUT.
+ */
 int mm_raw_push(struct mm_raw *raw, const struct mm_msg *msg);
 
 /* mm_raw_push() of an opcode and up to four arguments. */

@@ -153,7 +153,7 @@ static json_t *point_json(const struct decide *d, uint32_t i)
 		"decide_share", r->decide_share, "decide_references", decide_references(r));
 }
 
-/* The same of a step: its time with all that is decided in it, for all tenants. */
+/* A step's time with what is decided and kept in it for all tenants, over that without keeping. */
 static double step_kept_ratio(const struct decide *d, const struct mm_decide_result *r)
 {
 	const double step_ns = (double)d->step_ns;

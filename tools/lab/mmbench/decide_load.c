@@ -136,7 +136,7 @@ static void call_enter(struct load *l, const struct load_call *call)
 	}
 }
 
-/* The same as an event, which is written down before. */
+/* Enters the call as an event, which is written down before it happens. */
 static void call_enter_kept(struct load *l, const struct load_call *call)
 {
 	struct mm_event e = { .kind = MM_EVENT_REQUEST,
