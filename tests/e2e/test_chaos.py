@@ -25,11 +25,11 @@ KILLS = int(os.environ.get("MM_CHAOS_KILLS", (8 if SANITIZE else 40) * (25 if LO
 class Bystander:
     """A tenant that must not notice: it serves the same requests over and over."""
 
-    def __init__(self, serve, root, daemon, name, model, seed, extra=()):
+    def __init__(self, serve, root, daemon, name, model, seed, extra=(), n=10, prompt=(8, 24), output=(30, 60)):
         self.serve, self.daemon, self.name, self.model, self.extra = serve, daemon, name, model, extra
-        self.requests = make_requests(root / f"{name}.requests", 10, output=(30, 60), seed=seed)
+        self.requests = make_requests(root / f"{name}.requests", n, prompt=prompt, output=output, seed=seed)
         self.want = plain_tokens(root, model, self.requests)
-        self.rounds, self.tenant = 0, None
+        self.rounds, self.tenant, self.summaries = 0, None, []
 
     def poke(self):
         """Judges a finished round and starts the next."""
@@ -46,6 +46,7 @@ class Bystander:
         return ready or not self.tenant.running()
 
     def finish(self):
+        self.summaries.append(self.tenant.wait(120))
         assert self.tenant.tokens() == self.want, f"{self.name}: other tokens in round {self.rounds}"
         self.rounds += 1
         self.tenant = None
