@@ -18,8 +18,9 @@ import pytest
 import below as below_module
 import daemon as daemon_module
 from below import FAIL
-from faults import BAD_END, Work
+from faults import BAD_END, KeyedWork, Work
 from programs import LONG, PATIENT, SANITIZE, last_line, wait_until
+from test_tier import disk, on_disk  # pylint: disable=unused-import # disk is a fixture
 
 pytestmark = pytest.mark.skipif(bool(SANITIZE), reason="a sanitizer stands in the library's place")
 
@@ -36,21 +37,21 @@ def seed():
     return value
 
 
-def points_of(sites, rng):
-    """(site, nth): the first and the last call at each site, or some of them."""
+def points_of(sites, rng, most=POINTS):
+    """(site, nth): the first and the last call at each site, or @most of them; 0: all."""
     if ONLY:
         key, nth = ONLY.split(":")
         return [(site, int(nth)) for site in [*sites, below_module.Site("core", 0, 0, "any call")]
                 if site.key == int(key, 0)]
     found = [(site, nth) for site in sites for nth in sorted({1, site.calls})]
-    return found if not POINTS or POINTS >= len(found) else rng.sample(found, POINTS)
+    return found if not most or most >= len(found) else rng.sample(found, most)
 
 
 class Loop:
     """The same work again and again, each time with another call that fails."""
 
-    def __init__(self, root, place, below, model_dirs, role):
-        self.work, self.place, self.below, self.role = Work(root, model_dirs), place, below, role
+    def __init__(self, root, place, below, model_dirs, role, work=Work):
+        self.work, self.place, self.below, self.role = work(root, model_dirs), place, below, role
         self.victim_env = below.client_env() if role == "client" else None
         self.struck = self.ended = self.refused = self.points = 0
         self.must_survive = False
@@ -79,15 +80,23 @@ class Loop:
             self.below.disarm()
             outcome = self.judged(d, served, self.place.judge())
         except AssertionError as e:
-            self.failures.append(f"{text}: {e}")
-            outcome = f"FAILED: {e}"
-            self.place.kill()
+            outcome = self.failed(text, e)
+        self.tell(site, text, outcome, begun, log_at)
+
+    def failed(self, text, why):
+        self.failures.append(f"{text}: {why}")
+        self.place.kill()
+        return f"FAILED: {why}"
+
+    def tell(self, site, text, outcome, begun, log_at):
+        """What became of a point, with the log since it began where that is of use."""
         lines = self.log.read_bytes()[log_at:].decode(errors="replace")
-        if site.is_ours and BAD_END.search(lines):
-            self.failures.append(f"{text}: {BAD_END.search(lines).group()}")
+        bad = BAD_END.search(lines)
+        if site.is_ours and bad:
+            self.failures.append(f"{text}: {bad.group()}")
         seconds = time.monotonic() - begun
         print(f"{text}: {seconds:.2f} s, {outcome}")
-        if BAD_END.search(lines) or outcome.startswith("FAILED") or seconds > 10:
+        if bad or outcome.startswith("FAILED") or seconds > 10:
             print("    " + "\n    ".join(lines.splitlines()[-40:]))
 
     def judged(self, d, served, stays):
@@ -97,7 +106,7 @@ class Loop:
         self.refused += served.count(False)
         assert struck or (stays and all(served)), "something failed, and it was not the call"
         said = "".join(f", {name} not served: {last_line(self.work.root / f'{name}.log')}"
-                       for name, good in zip(("first", "second"), served) if not good)
+                       for name, good in zip(self.work.names, served) if not good)
         said += "" if stays else f", mmd ended: {last_line(d.log)}"
         assert not self.must_survive or (stays and all(served)), "somebody has noticed" + said
         assert served[0] or not stays or self.role != "client", "another tenant has noticed"
@@ -130,23 +139,36 @@ def test_stuck(root, place, below, model_dirs, rng):
     loop.finish()
 
 
+def kill_at_each(loop, action, rng, most=POINTS):
+    """At the sites of core, and at any of its calls, all counted as one site."""
+    loop.must_survive = True
+    kill = below_module.KILL if action == "before" else below_module.KILL_AFTER
+    sites = loop.learn()
+    for site, nth in points_of(sites, rng, most):
+        loop.strike(site, nth, kill)
+    if not ONLY:
+        every = below_module.Site("core", 0, sum(site.calls for site in sites), "any call")
+        for nth in range(1, every.calls + 1) if not most else rng.sample(range(1, every.calls + 1), most):
+            loop.strike(every, nth, kill)
+    loop.finish()
+
+
 @pytest.mark.parametrize("action", ["before", "after"])
 def test_core_killed(root, place, below, model_dirs, rng, action):
     """
     SIGKILL in place of an error: before a call, and when it has been made. Each of core's acts that others see is a
     call, so a core is killed between any two of them; the next one goes on, and no tenant notices.
     """
-    loop = Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=PATIENT), below, model_dirs, "core")
-    loop.must_survive = True
-    kill = below_module.KILL if action == "before" else below_module.KILL_AFTER
-    sites = loop.learn()
-    for site, nth in points_of(sites, rng):
-        loop.strike(site, nth, kill)
-    if not ONLY:
-        every = below_module.Site("core", 0, sum(site.calls for site in sites), "any call")
-        for nth in range(1, every.calls + 1) if not POINTS else rng.sample(range(1, every.calls + 1), POINTS):
-            loop.strike(every, nth, kill)
-    loop.finish()
+    kill_at_each(Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=PATIENT), below, model_dirs,
+                      "core"), action, rng)
+
+
+@pytest.mark.parametrize("action", ["before", "after"])
+def test_core_killed_with_stores(root, place, below, model_dirs, disk, rng, action):  # pylint: disable=redefined-outer-name
+    """As test_core_killed(); all stores lie on a disk, and one is found by its key: spools, keys and their ends."""
+    options = {"policy": "remap", "pool": "5M", "page": "16K", "extra": [*PATIENT, *on_disk(disk)]}
+    kill_at_each(Loop(root, place(below, **options), below, model_dirs, "core", KeyedWork), action, rng,
+                 most=(POINTS + 5) // 6)
 
 
 class Holder(threading.Thread):
@@ -234,16 +256,8 @@ class Beginning(Loop):
             assert stays == up and (up or self.below.fired(self.role)), "mmd ended, and it was not the call"
             outcome = "mmd is up" if up else f"mmd ended: {last_line(d.log)}"
         except AssertionError as e:
-            self.failures.append(f"{text}: {e}")
-            outcome = f"FAILED: {e}"
-            self.place.kill()
-        lines = self.log.read_bytes()[log_at:].decode(errors="replace")
-        if site.is_ours and BAD_END.search(lines):
-            self.failures.append(f"{text}: {BAD_END.search(lines).group()}")
-        seconds = time.monotonic() - begun
-        print(f"{text}: {seconds:.2f} s, {outcome}")
-        if BAD_END.search(lines) or outcome.startswith("FAILED") or seconds > 10:
-            print("    " + "\n    ".join(lines.splitlines()[-40:]))
+            outcome = self.failed(text, e)
+        self.tell(site, text, outcome, begun, log_at)
 
 
 @pytest.mark.parametrize("role", ["keeper", "core", "xfer", "log"])

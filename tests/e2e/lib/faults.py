@@ -2,20 +2,26 @@
 """What tenants do while something fails, and what is judged afterwards."""
 
 import re
+import select
 import signal
 import subprocess
 import time
 
 import daemon as daemon_module
-from programs import check_report, last_line, limit, wait_until
+from programs import BUILD, check_report, last_line, limit, wait_until
 from tenant import Tenant, make_requests, plain_tokens, read_output
 
 # What mmd's log must not have: roles that end by a signal, and what the C library says of its heap.
 BAD_END = re.compile(r"^panic: |^[a-z_]+\(\): |status=0x(6|7|8|b|86|87|88|8b)$", re.M)
 
 
+KEYED = BUILD / "tests" / "e2e-keyed"
+
+
 class Work:
     """What tenants do while something fails: the same each time, in a second or so."""
+
+    names = ("first", "second")
 
     def __init__(self, root, model_dirs):
         self.root, self.models, self.may_kill = root, model_dirs, False
@@ -64,6 +70,59 @@ class Work:
         said = [line for line in tenant.log.read_text().splitlines() if line.startswith("mmserve: ")]
         assert len(said) == 1, f"{tenant.name}: {said}"
         return False
+
+
+class Keyed:
+    """e2e-keyed: an engine that commits weights under a key, or asks for them."""
+
+    def __init__(self, d, what, model, log):
+        self.what, self.log = what, log
+        env = dict(d.env, MMD_SOCKET=str(d.dir / "tenant.sock"))
+        with open(log, "wb") as errors:
+            self.process = subprocess.Popen([str(KEYED), what, "made by us", str(model / "model.safetensors"), "8"],
+                                            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+
+    def is_loaded(self):
+        """Waits until it has its weights, or has ended without."""
+        assert select.select([self.process.stdout], [], [], limit(60))[0], f"{self.what} hangs"
+        return self.process.stdout.readline() == b"loaded\n"
+
+    def ended(self):
+        """Gives the weights back. Whether all went well; if not it has said why, once."""
+        self.process.stdin.close()
+        try:
+            code = self.process.wait(limit(60))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.what} hangs: {last_line(self.log)}") from None
+        check_report(self.log)
+        said = [line for line in self.log.read_text().splitlines() if line.startswith("e2e-keyed: ")]
+        assert (code, len(said)) in ((0, 0), (1, 1)), f"{self.what}: {code}: {said}"
+        return code == 0
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class KeyedWork(Work):
+    """As Work, beside an engine that commits weights under a key, and one that asks for them, which come and go."""
+
+    names = ("first", "second", "commit", "attach")
+
+    def run(self, d, victim_env=None):
+        owner = Keyed(d, "commit", self.models[2], self.root / "commit.log")
+        guest = None
+        try:
+            there = owner.is_loaded()
+            guest = Keyed(d, "attach", self.models[2], self.root / "attach.log")
+            served = super().run(d, victim_env)
+            there = guest.is_loaded() and there
+            return [*served, *(k.ended() and there for k in (owner, guest))]
+        finally:
+            for k in (owner, guest):
+                if k:
+                    k.kill()
 
 
 class Place:
