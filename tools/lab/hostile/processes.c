@@ -150,14 +150,18 @@ static enum mm_act_outcome act_frozen(struct mm_stage *stage)
 		rmdir(folder);
 		return mm_act_done(stage, &raw, MM_ACT_FAILED);
 	}
+	/* Once more, if its tenant was so slow that it froze itself only then. */
 	if (thawer == 0) {
-		nap_for(AWAY_NS);
-		cgroup_write(folder, "cgroup.freeze", "0");
-		_exit(0);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) {
+			nap_for(AWAY_NS);
+			cgroup_write(folder, "cgroup.freeze", "0");
+		}
 	}
 	if (cgroup_write(folder, "cgroup.procs", pid) == 0)
 		cgroup_write(folder, "cgroup.freeze", "1");
 	nap_for(AWAY_NS);
+	kill(thawer, SIGKILL);
 	waitpid(thawer, NULL, 0);
 	outcome = mm_act_look(stage, &raw);
 	snprintf(folder + strlen(folder), sizeof(folder) - strlen(folder), "/..");
