@@ -2,12 +2,15 @@
 """mmbench and mmsim on the same small case; mmevaluate with the real mmsim; what they refuse."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 
 import pytest
 
-from programs import BIN, limit, one_thread, some
+from daemon import Daemon
+from programs import BIN, limit, one_thread, some, wait_until
 
 CASE = ["--shapes", "OPT-6.7B:45%,Llama-3-8B:45%", "--seconds", "1", "--rate", "8", "--seed", "3"]
 
@@ -134,3 +137,35 @@ def test_help():
     for words in (["--help"], ["serve", "--help"], ["serve", "--profile", "x", "--help"]):
         done = run(BIN / "mmbench", *words)
         assert done.returncode == 0 and "mmbench" in done.stdout and not done.stderr
+
+
+def test_grant():
+    """What is kept of a core and what is not, side by side: grants, and engines whose tokens are right."""
+    done = run(BIN / "mmbench", "grant", "--rounds", "1", "--grants", "10", "--pages", "3", "--seconds", "0.5", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["grants"] == 10 and result["pages"] == 3 and result["grant_by_core"] > 0
+    for name in ("grant", "grant_mean", "give_back", "core", "step", "step_mean"):
+        figure = result["figures"][name]
+        assert figure["unkept_ns"] > 0 and figure["ratio"] > 0 and figure["same_p10"] > 0
+
+
+class Unkept(Daemon):
+    def args(self):
+        return [str(BIN / "mmd-unkept"), *super().args()[1:]]
+
+
+def test_an_mmd_that_keeps_nothing(root):
+    """What mmbench grant compares with differs from mmd in just that: there is nothing for a second core."""
+    for kind, lives in ((Daemon, True), (Unkept, False)):
+        d = kind(root, name=kind.__name__).start()
+        try:
+            core = d.pids("core")
+            os.kill(core[0], signal.SIGKILL)
+            if lives:
+                wait_until(lambda: d.pids("core") not in ([], core) and d.answers(), 20, "another core")
+            else:
+                assert d.process.wait(limit(60)) != 0
+                assert "there is no image of its core" in d.log.read_text()
+        finally:
+            d.kill()

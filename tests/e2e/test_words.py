@@ -27,7 +27,7 @@ PROGRAMS = {
               ["doctor"]],
     "mmserve": [[]],
     "mmbench": [[], ["serve"], ["serve", "--models", "x"], ["serve", "--profile", "gh200-96"],
-                ["steps"], ["decide"], ["hostile"], ["chaos"], ["restart"], ["death"]],
+                ["steps"], ["decide"], ["hostile"], ["chaos"], ["restart"], ["death"], ["grant"]],
     "gpubench": [[]],
     "mmsim": [[]],
     "mmevaluate": [[]],

@@ -92,7 +92,7 @@ int mm_bench_mmd_start(struct mm_bench_mmd *d, const char *bin_dir, const char *
 		       char *const *flags, char *err)
 {
 	const uint64_t deadline_ns = mm_now_ns() + d->timeout_ns;
-	char program[MM_BENCH_MMD_PATH_BYTES + 8];
+	char program[MM_BENCH_MMD_PATH_BYTES + 32];
 	char *argv[FLAGS_MAX + 4] = { program, "--dir", (char *)dir };
 	size_t n = 3;
 	int r;
@@ -103,7 +103,7 @@ int mm_bench_mmd_start(struct mm_bench_mmd *d, const char *bin_dir, const char *
 	for (; *flags && n < FLAGS_MAX; flags++)
 		argv[n++] = *flags;
 	mm_assert(!*flags);
-	snprintf(program, sizeof(program), "%s/mmd", bin_dir);
+	snprintf(program, sizeof(program), "%s/%.24s", bin_dir, d->program ? d->program : "mmd");
 	snprintf(d->admin, sizeof(d->admin), "%s/admin.sock", dir);
 	snprintf(d->socket, sizeof(d->socket), "%s/tenant.sock", dir);
 	d->child.name = "mmd";

@@ -21,6 +21,7 @@
 
 struct mm_bench_mmd {
 	struct mm_child child;
+	const char *program;                  /* in the folder of the programs; NULL: mmd */
 	char errors[MM_BENCH_MMD_PATH_BYTES]; /* file for its stderr; set by the caller */
 	char admin[MM_BENCH_MMD_PATH_BYTES + 16];
 	char socket[MM_BENCH_MMD_PATH_BYTES + 16]; /* the socket for tenants */

@@ -54,12 +54,17 @@ static int arena_folders(struct mm_arena *arena, const char *keep)
 	return mkdir(arena->gpu, 0700) < 0 ? arena_fail(arena, -errno, "%s: %m", arena->gpu) : 0;
 }
 
+int mm_arena_enter(const struct mm_arena *arena)
+{
+	return setenv("MM_SOFTGPU_DIR", arena->gpu, 1) < 0 ? -errno : 0;
+}
+
 static int arena_environment(struct mm_arena *arena, const struct mm_arena_opts *opts)
 {
 	char memory[32];
 
 	snprintf(memory, sizeof(memory), "%" PRIu64, 4 * opts->pool_bytes + (UINT64_C(64) << 20));
-	if (setenv("MM_SOFTGPU_DIR", arena->gpu, 1) || setenv("MM_SOFTGPU_MEMORY", memory, 1) ||
+	if (mm_arena_enter(arena) || setenv("MM_SOFTGPU_MEMORY", memory, 1) ||
 	    setenv("MM_SOFTGPU_GRANULARITY", GRANULARITY, 1) ||
 	    setenv("MM_SOFTGPU_DEVICES", "1", 1) || unsetenv("MM_SOFTGPU_PROFILE"))
 		return arena_fail(arena, -errno, "the environment: %m");
@@ -115,6 +120,7 @@ static int arena_mmd(struct mm_arena *arena, const struct mm_arena_opts *opts)
 		 opts->honest_bytes);
 	if (!opts->honest_bytes)
 		flags[MM_ARRAY_SIZE(flags) - 3] = NULL;
+	arena->mmd.program = opts->program;
 	arena->mmd.signals = arena->signals;
 	arena->mmd.timeout_ns = TIMEOUT_NS;
 	if (opts->fail)

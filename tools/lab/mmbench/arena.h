@@ -35,10 +35,14 @@ struct mm_arena_opts {
 	uint64_t honest_bytes; /* kept for our own user; 0: nothing is */
 	uint64_t seed;         /* of the model's weights */
 	const char *fail;      /* MM_SOFTGPU_FAIL of mmd; NULL: nothing fails */
+	const char *program;   /* NULL: mmd */
 };
 
 int mm_arena_open(struct mm_arena *arena, const struct mm_arena_opts *opts);
 void mm_arena_close(struct mm_arena *arena);
+
+/* Processes that are started from now on find this device, where there are several arenas. */
+int mm_arena_enter(const struct mm_arena *arena);
 
 /* Return: 0; -EINTR a signal came; -ECHILD mmd has ended. */
 int mm_arena_pause(struct mm_arena *arena, int ms);

@@ -9,6 +9,7 @@
 #include "tools/lab/mmbench/chaos.h"
 #include "tools/lab/mmbench/death.h"
 #include "tools/lab/mmbench/decide.h"
+#include "tools/lab/mmbench/grant.h"
 #include "tools/lab/mmbench/hostile.h"
 #include "tools/lab/mmbench/restart.h"
 #include "tools/lab/mmbench/serve.h"
@@ -24,6 +25,7 @@ struct mmbench {
 	struct mm_chaos_opts chaos;
 	struct mm_restart_opts restart;
 	struct mm_death_opts death;
+	struct mm_grant_opts grant;
 };
 
 /* Two commands are called "serve": --models on the line says that it is the first. */
@@ -36,6 +38,7 @@ enum mmbench_command {
 	COMMAND_CHAOS,
 	COMMAND_RESTART,
 	COMMAND_DEATH,
+	COMMAND_GRANT,
 	COMMANDS
 };
 
@@ -121,6 +124,15 @@ static const struct mm_opt_command mmbench_commands[COMMANDS] = {
 			"time until another one has them all, scrubbed, is compared with a bare "
 			"fill of as many.",
 		.sets = { { mm_death_options, offsetof(struct mmbench, death) } },
+	},
+	[COMMAND_GRANT] = {
+		.name = "grant",
+		.arguments = "",
+		.summary = "what a journal and images cost in a grant and in a step",
+		.text = "Takes pages from two mmd and from one that keeps neither journal nor "
+			"images of its core, in turn, and lets an engine compute in each at the "
+			"same time. Prints the ratios, and that of the two which are the same.",
+		.sets = { { mm_grant_options, offsetof(struct mmbench, grant) } },
 	},
 };
 
@@ -247,6 +259,8 @@ static int command_run(const struct mmbench *m, size_t command)
 		return mm_bench_restart(&m->restart);
 	case COMMAND_DEATH:
 		return mm_bench_death(&m->death);
+	case COMMAND_GRANT:
+		return mm_bench_grant(&m->grant);
 	default:
 		return mm_bench_decide(&m->decide);
 	}
