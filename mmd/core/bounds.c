@@ -223,6 +223,14 @@ static const char *lots_bounds(const struct mm_core *c, uint32_t index)
 	return NULL;
 }
 
+static const char *waits_bounds(const struct mm_c_tally *tally)
+{
+	mm_must(tally->waits <= MM_WAITS_MAX);
+	for (uint32_t i = 0; i < tally->waits; i++)
+		mm_must(tally->wait[i].chunks);
+	return NULL;
+}
+
 static const char *tenants_bounds(const struct mm_core *c)
 {
 	for (uint32_t i = c->tenants_end; i < c->opts.tenants_max; i++)
@@ -238,6 +246,7 @@ static const char *tenants_bounds(const struct mm_core *c)
 		mm_must_pass(arena_bounds(c, t));
 		mm_must_pass(change_bounds(c, t, index));
 		mm_must_pass(lots_bounds(c, index));
+		mm_must_pass(waits_bounds(&t->tally));
 		mm_must(t->load.slope.n <= MM_SLOPE_PAIRS && t->load.slope.next < MM_SLOPE_PAIRS);
 		mm_must(c->market->lends[index].points.n <= MM_VIEW_POINTS &&
 			c->market->lends[index].points.next_n <= MM_VIEW_POINTS &&

@@ -186,6 +186,10 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.kv_chunks = t->kv.held,
 		.kv_wanted = t->demand->wanted,
 		.kv_chunks_max = t->kv.chunks_max,
+		.kv_chunk_pages = t->kv.chunk_pages,
+		.kv_used = (uint32_t)MM_MIN(t->load.last.kv_chunks_used, t->kv.held),
+		.stall_permille = t->load.stall_permille,
+		.step_ns = mm_c_steps_mean_ns(&t->load.steps),
 		.swap_bytes = t->swap->bytes,
 		.attached = t->attached,
 		.idle = mm_c_idle(c, t),
@@ -207,6 +211,30 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 	for (uint32_t i = 0; i < t->entries; i++)
 		ret_tenant->pages_param += t->own[i] != MM_NO_PAGE;
 	return true;
+}
+
+void mm_core_tally(const struct mm_core *c, struct mm_core_tally *ret_tally)
+{
+	*ret_tally = c->tally;
+}
+
+bool mm_core_tally_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_tally *ret_tally)
+{
+	const struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	if (t)
+		*ret_tally = t->tally.happened;
+	return t != NULL;
+}
+
+bool mm_core_tally_account(const struct mm_core *c, uint64_t account,
+			   struct mm_core_tally *ret_tally)
+{
+	const struct mm_account *a = mm_account_find(c->account, c->accounts_end, account);
+
+	if (a)
+		*ret_tally = a->tally;
+	return a != NULL;
 }
 
 const struct mm_core_plan *mm_core_plan(const struct mm_core *c, uint32_t tenant)

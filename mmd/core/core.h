@@ -429,6 +429,27 @@ struct mm_core_stats {
 	uint32_t alpha_sum_max;
 };
 
+/* How often times were within each bound of mm_core_tally_bounds_ns; the last: beyond all. */
+#define MM_TALLY_BOUNDS 16
+struct mm_core_times {
+	uint64_t count[MM_TALLY_BOUNDS + 1];
+	uint64_t sum_ns;
+};
+extern const uint64_t mm_core_tally_bounds_ns[MM_TALLY_BOUNDS];
+
+/* Counts of what happens to a tenant, to an account or in the pool; they only rise. */
+struct mm_core_tally {
+	uint64_t joins;                     /* tenants that joined */
+	uint64_t grants, denials, reclaims; /* chunks; demands; requests to give chunks back */
+	uint64_t released;                  /* chunks that came back, reclaimed or not */
+	uint64_t takes, returns;            /* layers */
+	uint64_t plan_changes;
+	uint64_t swapped_out_bytes, swapped_in_bytes;
+	uint64_t kicks, kills;
+	uint64_t steps, stall_ns;                /* as tenants claim, within the time that passed */
+	struct mm_core_times grant, step, stall; /* grant: from a demand to its grant */
+};
+
 enum mm_plan_phase {
 	MM_PLAN_STEADY,
 	MM_PLAN_PRELOAD,
@@ -459,8 +480,11 @@ struct mm_core_tenant {
 	uint32_t tenant;
 	uint64_t account;
 	uint32_t pages_param, pages_slot, pages_kv, pages_mem, pages_revoking;
-	uint32_t kv_chunks, kv_wanted, kv_chunks_max;
-	uint64_t swap_bytes; /* of the host memory that it may swap KV to */
+	uint32_t kv_chunks, kv_wanted, kv_chunks_max, kv_chunk_pages;
+	uint32_t kv_used;        /* chunks with live blocks: a claim, at most kv_chunks */
+	uint64_t stall_permille; /* waits at gates over computing time: a claim, smoothed */
+	uint64_t step_ns;        /* mean computing time of a step: a claim; 0: not known */
+	uint64_t swap_bytes;     /* of the host memory that it may swap KV to */
 	bool idle, model_ready;
 	bool has_model;  /* it was told of a model that is not dropped yet */
 	bool model_held; /* its layers are to stay at home, whatever the operator's plan is */
@@ -475,6 +499,12 @@ struct mm_core_tenant {
 void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);
 /* Gets the state of a tenant; false: no such tenant. */
 bool mm_core_tenant(const struct mm_core *core, uint32_t tenant, struct mm_core_tenant *ret_tenant);
+void mm_core_tally(const struct mm_core *core, struct mm_core_tally *ret_tally);
+/* The same for a tenant, or for the account of a key; false: there is none. */
+bool mm_core_tally_tenant(const struct mm_core *core, uint32_t tenant,
+			  struct mm_core_tally *ret_tally);
+bool mm_core_tally_account(const struct mm_core *core, uint64_t account,
+			   struct mm_core_tally *ret_tally);
 /*
  * Returns the plan in force, or the one of the SWITCH under way (for MM_ACT_PLAN). NULL: no model.
  */

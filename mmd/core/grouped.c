@@ -52,7 +52,7 @@ static void rank_demand_set(struct mm_core *c, struct mm_c_tenant *t,
 	if (order->wants_anew)
 		mm_c_demand_set(c, t, wanted);
 	else
-		t->demand->wanted = wanted;
+		mm_c_demand_change(c, t, wanted);
 }
 
 void mm_core_rank_order(struct mm_core *c, uint64_t now_ns, uint32_t tenant,

@@ -184,6 +184,7 @@ TENANT_PLACE(own, c->tenant[index].own, c->entries_max)
 TENANT_PLACE(map, c->tenant[index].map, MM_MAP_KV_BASE)
 TENANT_PLACE(kv_map, c->tenant[index].map + MM_MAP_KV_BASE, MM_KV_ENTRIES)
 TENANT_PLACE(preload_entry, c->plans->change[index].pre.entry, c->entries_max)
+TENANT_PLACE(tenant_tally, &c->tenant[index].tally, 1)
 TENANT_PLACE(preload_page, c->plans->change[index].pre.page, c->entries_max)
 
 /* Lists of a tenant follow each other: the index is tenant * MM_SWAP_LOTS + lot. */
@@ -192,6 +193,21 @@ static void *pieces_place(struct image_load *l, uint32_t index, uint32_t *ret_mo
 	*ret_most = MM_SWAP_PIECES;
 	return index < l->c->opts.tenants_max * MM_SWAP_LOTS
 		       ? &l->c->plans->swap_pieces[(size_t)index * MM_SWAP_PIECES]
+		       : NULL;
+}
+
+/* Tallies follow each other: the pool's, those of accounts, those of tenants. */
+static void *tally_place(struct image_load *l, uint32_t index, uint32_t *ret_most)
+{
+	const uint32_t accounts = l->c->opts.accounts_max;
+
+	*ret_most = 1;
+	if (index == 0)
+		return &l->c->tally;
+	if (index - 1 < accounts)
+		return &l->c->account[index - 1].tally;
+	return index - 1 - accounts < l->c->opts.tenants_max
+		       ? &l->c->tenant[index - 1 - accounts].tally.happened
 		       : NULL;
 }
 
@@ -225,6 +241,8 @@ static const struct {
 	{ &mm_image_preload_entry_fields, PART_TABLE, preload_entry_place },
 	{ &mm_image_preload_page_fields, PART_TABLE, preload_page_place },
 	{ &mm_swap_piece_fields, PART_TABLE, pieces_place },
+	{ &mm_core_tally_fields, PART_LIST, tally_place },
+	{ &mm_c_tally_fields, PART_TABLE, tenant_tally_place },
 #ifdef MM_IMAGE_NEXT
 	{ &mm_image_next_fields, MM_IMAGE_NEXT == 1 ? PART_TABLE : PART_ONE, next_place },
 #endif
@@ -257,7 +275,7 @@ size_t mm_core_image_room(const struct mm_core *c)
 
 	return TABLES_BYTES + sizeof(struct mm_core) + sizeof(struct mm_market) +
 	       sizeof(struct mm_c_mins) + o->pages * sizeof(struct mm_page) +
-	       o->accounts_max * (sizeof(struct mm_account) + sizeof(struct mm_view_account)) +
+	       o->accounts_max * (sizeof(struct mm_account) + sizeof(struct mm_view_account) + 32) +
 	       c->jobs.n * (sizeof(struct mm_job) + 32) + o->tenants_max * tenant;
 }
 
@@ -297,6 +315,18 @@ static void tenant_save(struct mm_rows_writer *w, const struct mm_core *c,
 	tenant_tables_save(w, c, t);
 }
 
+static void tallies_save(struct mm_rows_writer *w, const struct mm_core *c)
+{
+	mm_rows_put(w, &mm_core_tally_fields, 0, &c->tally, 1);
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		mm_rows_put(w, &mm_core_tally_fields, 1 + i, &c->account[i].tally, 1);
+	MM_FOREACH_TENANT(c, t) {
+		mm_rows_put(w, &mm_core_tally_fields, 1 + c->opts.accounts_max + mm_c_index(c, t),
+			    &t->tally.happened, 1);
+		mm_rows_put(w, &mm_c_tally_fields, mm_c_index(c, t), &t->tally, 1);
+	}
+}
+
 static void market_save(struct mm_rows_writer *w, const struct mm_core *c)
 {
 	const struct mm_market *m = c->market;
@@ -330,6 +360,7 @@ int mm_core_image_save(const struct mm_core *c, void *to, size_t room, size_t *r
 	market_save(&w, c);
 	MM_FOREACH_TENANT(c, t)
 		tenant_save(&w, c, t);
+	tallies_save(&w, c);
 #ifdef MM_IMAGE_NEXT
 	mm_rows_put(&w, &mm_image_next_fields, 0, &(struct image_next){ 7 }, 1);
 #endif

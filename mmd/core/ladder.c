@@ -187,6 +187,7 @@ static void overdue_kill(struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->killed = true;
 	c->kill_ns[c->stats.kills++ % MM_KILLS_MAX] = MM_MAX(c->now_ns, 1);
+	mm_c_tally_add(c, t, kills, 1);
 	mm_c_emit(c, MM_ACT_KILL, t)->reason = "its pages are overdue";
 }
 

@@ -55,6 +55,7 @@ struct mm_c_tenant *mm_c_life_begin(struct mm_core *c, const struct mm_core_join
 	a->tenants++;
 	life_tenant_init(c, t, join);
 	t->account = (uint32_t)(a - c->account);
+	mm_c_tally_add(c, t, joins, 1);
 	c->tenants_end = MM_MAX(c->tenants_end, mm_c_index(c, t) + 1);
 	return t;
 }

@@ -53,6 +53,7 @@ struct mm_account {
 		 */
 		uint64_t most_ns;
 	} turn;
+	struct mm_core_tally tally; /* of all tenants that it has had (tally.h) */
 };
 
 /* Returns the entry of @key among the first @n; NULL: there is none. */

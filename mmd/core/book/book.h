@@ -22,6 +22,7 @@
 #include "mmd/core/book/load.h"
 #include "mmd/core/book/mem.h"
 #include "mmd/core/out/queue.h"
+#include "mmd/core/book/tally.h"
 #include "libclient/protocol/xplan.h"
 
 /* longest wait of a model for pages, before it is refused */
@@ -129,6 +130,7 @@ struct mm_c_tenant {
 	struct mm_c_kv kv;
 	struct mm_c_mem mem;
 	struct mm_c_load load;
+	struct mm_c_tally tally;
 
 	/* market */
 	struct mm_demand *demand;
@@ -184,6 +186,7 @@ struct mm_core {
 	struct mm_c_copies copies;
 
 	struct mm_core_stats stats;
+	struct mm_core_tally tally;
 	uint32_t *scratch;  /* scratch space of mm_core_check(), one entry per page */
 	uint32_t copy_next; /* index of the tenant whose copies are issued first */
 	uint32_t *storage;  /* tables of all tenants */

@@ -64,7 +64,8 @@ MM_FIELDS_DEFINE(mm_account_fields, struct mm_account, MM_ONE(struct mm_account,
 		 MM_ONE(struct mm_account, revision), MM_ONE(struct mm_account, charged),
 		 MM_ONE(struct mm_account, quarantined), MM_ONE(struct mm_account, tenants),
 		 MM_ONE(struct mm_account, served), MM_ONE(struct mm_account, left_at),
-		 MM_STRUCT(struct mm_account, turn, mm_account_turn_fields));
+		 MM_STRUCT(struct mm_account, turn, mm_account_turn_fields),
+		 MM_NOT_SAVED(struct mm_account, tally));
 
 MM_FIELDS_DEFINE(mm_page_fields, struct mm_page, MM_ONE(struct mm_page, next),
 		 MM_ONE(struct mm_page, prev), MM_ONE(struct mm_page, tenant),
@@ -148,8 +149,8 @@ MM_FIELDS_DEFINE(mm_core_fields, struct mm_core,
 		 MM_NOT_SAVED(struct mm_core, market),
 		 MM_STRUCT(struct mm_core, copies, mm_c_copies_fields),
 		 MM_STRUCT(struct mm_core, stats, mm_core_stats_fields),
-		 MM_NOT_SAVED(struct mm_core, scratch), MM_ONE(struct mm_core, copy_next),
-		 MM_NOT_SAVED(struct mm_core, storage));
+		 MM_NOT_SAVED(struct mm_core, tally), MM_NOT_SAVED(struct mm_core, scratch),
+		 MM_ONE(struct mm_core, copy_next), MM_NOT_SAVED(struct mm_core, storage));
 
 MM_FIELDS_DEFINE(mm_tenant_stats_fields, struct mm_tenant_stats,
 		 MM_ONE(struct mm_tenant_stats, step_seq), MM_ONE(struct mm_tenant_stats, steps),
@@ -250,5 +251,46 @@ MM_FIELDS_DEFINE(mm_c_tenant_fields, struct mm_c_tenant,
 		 MM_STRUCT(struct mm_c_tenant, kv, mm_c_kv_fields),
 		 MM_STRUCT(struct mm_c_tenant, mem, mm_c_mem_fields),
 		 MM_STRUCT(struct mm_c_tenant, load, mm_c_load_fields),
-		 MM_NOT_SAVED(struct mm_c_tenant, demand), MM_NOT_SAVED(struct mm_c_tenant, lends),
-		 MM_NOT_SAVED(struct mm_c_tenant, turn));
+		 MM_NOT_SAVED(struct mm_c_tenant, tally), MM_NOT_SAVED(struct mm_c_tenant, demand),
+		 MM_NOT_SAVED(struct mm_c_tenant, lends), MM_NOT_SAVED(struct mm_c_tenant, turn));
+
+/*
+ * All of it is optional: a build that does not count this goes on without, and one that does
+ * begins at 0.
+ */
+MM_FIELDS_DEFINE(mm_core_times_fields, struct mm_core_times,
+		 MM_ARRAY_AS(struct mm_core_times, count, .optional = true),
+		 MM_OPTIONAL(struct mm_core_times, sum_ns));
+
+#define OPTIONAL_TIMES(member)                                                                 \
+	{                                                                                      \
+		.name = #member, .kind = MM_KIND_STRUCT, .optional = true,                     \
+		.offset = offsetof(struct mm_core_tally, member),                              \
+		.bytes = sizeof(struct mm_core_times), .count = 1, .of = &mm_core_times_fields \
+	}
+MM_FIELDS_DEFINE(
+	mm_core_tally_fields, struct mm_core_tally, MM_OPTIONAL(struct mm_core_tally, joins),
+	MM_OPTIONAL(struct mm_core_tally, grants), MM_OPTIONAL(struct mm_core_tally, denials),
+	MM_OPTIONAL(struct mm_core_tally, reclaims), MM_OPTIONAL(struct mm_core_tally, released),
+	MM_OPTIONAL(struct mm_core_tally, takes), MM_OPTIONAL(struct mm_core_tally, returns),
+	MM_OPTIONAL(struct mm_core_tally, plan_changes),
+	MM_OPTIONAL(struct mm_core_tally, swapped_out_bytes),
+	MM_OPTIONAL(struct mm_core_tally, swapped_in_bytes),
+	MM_OPTIONAL(struct mm_core_tally, kicks), MM_OPTIONAL(struct mm_core_tally, kills),
+	MM_OPTIONAL(struct mm_core_tally, steps), MM_OPTIONAL(struct mm_core_tally, stall_ns),
+	OPTIONAL_TIMES(grant), OPTIONAL_TIMES(step), OPTIONAL_TIMES(stall));
+
+MM_FIELDS_DEFINE(mm_wait_fields, struct mm_wait, MM_OPTIONAL(struct mm_wait, chunks),
+		 MM_OPTIONAL(struct mm_wait, since_ns));
+
+static uint32_t tally_waits(const void *whole)
+{
+	return ((const struct mm_c_tally *)whole)->waits;
+}
+
+MM_FIELDS_DEFINE(mm_c_tally_fields, struct mm_c_tally, MM_NOT_SAVED(struct mm_c_tally, happened),
+		 MM_OPTIONAL(struct mm_c_tally, waits),
+		 MM_STRUCTS_AS(struct mm_c_tally, wait, mm_wait_fields, .used = tally_waits,
+			       .optional = true),
+		 MM_OPTIONAL(struct mm_c_tally, reported_ns),
+		 MM_OPTIONAL(struct mm_c_tally, sampled_ns));

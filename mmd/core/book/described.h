@@ -34,3 +34,7 @@ extern const struct mm_fields mm_c_hold_fields;
 extern const struct mm_fields mm_c_unload_fields;
 extern const struct mm_fields mm_c_group_fields;
 extern const struct mm_fields mm_c_tenant_fields;
+extern const struct mm_fields mm_core_times_fields;
+extern const struct mm_fields mm_core_tally_fields;
+extern const struct mm_fields mm_wait_fields;
+extern const struct mm_fields mm_c_tally_fields;

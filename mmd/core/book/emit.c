@@ -69,6 +69,7 @@ void mm_c_kick(struct mm_core *c, struct mm_c_tenant *t, const char *reason)
 	t->kicked = true;
 	mm_c_demand_changed(c);
 	c->stats.kicks++;
+	mm_c_tally_add(c, t, kicks, 1);
 	mm_c_emit(c, MM_ACT_KICK, t)->reason = reason;
 }
 

@@ -76,4 +76,5 @@ void mm_c_kv_drop(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunk)
 	}
 	t->kv.held_map[chunk / 64] &= ~(UINT64_C(1) << (chunk % 64));
 	t->kv.held--;
+	mm_c_tally_add(c, t, released, 1);
 }

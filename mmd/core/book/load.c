@@ -87,6 +87,7 @@ void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 	bool claims, stepped;
 	uint64_t stall_ns;
 
+	mm_c_tally_report(c, t, stats);
 	stepped =
 		stats->step_seq & 1 || (t->load.known && stats->step_seq != t->load.last.step_seq);
 	if (stepped)

@@ -6,6 +6,14 @@
 #include "mmd/core/market/policy.h"
 #include "mmd/core/book/emit.h"
 
+/* Chunks that @t demands and does not hold, whether or not it may have them now. */
+static void demand_waits(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	const uint32_t want = MM_MIN(t->demand->wanted, t->demand->wanted_max);
+
+	mm_c_tally_waits(c, t, want > t->kv.held ? want - t->kv.held : 0);
+}
+
 void mm_c_demand_declare(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->demand->wanted_max = t->kv.chunks_max;
@@ -13,6 +21,7 @@ void mm_c_demand_declare(const struct mm_core *c, struct mm_c_tenant *t)
 		return;
 	t->demand->wanted = t->demand->wanted_max = t->kv.share;
 	t->demand->answered = true;
+	demand_waits(c, t);
 }
 
 void mm_c_kv_requeue(struct mm_core *c, struct mm_c_tenant *t)
@@ -36,9 +45,15 @@ void mm_c_demand_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
 	account_wait_begin(c, t);
 	if (t->demand->wanted <= t->kv.held)
 		mm_c_kv_requeue(c, t);
-	t->demand->wanted = chunks;
+	mm_c_demand_change(c, t, chunks);
 	t->demand->answered = false;
 	t->demand->error = 0;
+}
+
+void mm_c_demand_change(const struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
+{
+	t->demand->wanted = chunks;
+	demand_waits(c, t);
 }
 
 void mm_c_demand_released(struct mm_c_tenant *t)
@@ -52,6 +67,7 @@ void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_assert(mm_c_kv_due(c, t));
 	mm_c_kv_give(c, t);
+	mm_c_tally_granted(c, t);
 	mm_c_kv_requeue(c, t);
 	mm_account_serve(&c->account[t->account], t->kv.chunk_pages, &c->served);
 }
@@ -94,6 +110,7 @@ void mm_c_kv_deny_now(struct mm_core *c, struct mm_c_tenant *t, int error)
 	t->demand->denied_ns = c->now_ns;
 	t->demand->error = error;
 	c->stats.denials++;
+	mm_c_tally_add(c, t, denials, 1);
 	mm_c_event_send(c, t,
 			&(struct mm_msg){ .opcode = MM_EV_KV_DENIED,
 					  .result = error,
@@ -118,6 +135,7 @@ void mm_c_kv_reclaim_until(struct mm_core *c, struct mm_c_tenant *t, uint32_t ch
 	t->demand->reclaims++;
 	mm_c_supply_changed(c);
 	c->stats.reclaims++;
+	mm_c_tally_add(c, t, reclaims, 1);
 	mm_c_event_send(c, t,
 			&(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
 					  .arg = { chunks, until_ns, t->kv.releases + 1 } });

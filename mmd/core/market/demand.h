@@ -33,6 +33,8 @@ struct mm_demand {
 void mm_c_demand_declare(const struct mm_core *c, struct mm_c_tenant *t);
 /* Sets the demand to @chunks in all, which must not exceed what @t declared. */
 void mm_c_demand_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
+/* Changes the number of chunks of a demand that goes on: it keeps its place, and its answer. */
+void mm_c_demand_change(const struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
 /* @t has released a chunk: the demand and the reclaim are one chunk less. */
 void mm_c_demand_released(struct mm_c_tenant *t);
 /* Returns how many chunks @t demands, may have by policy, and does not hold. */

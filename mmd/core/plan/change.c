@@ -287,6 +287,17 @@ static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 	}
 }
 
+static void layers_count(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha, uint32_t next)
+{
+	const uint32_t takes = next > alpha ? next - alpha : 0;
+	const uint32_t returns = alpha > next ? alpha - next : 0;
+
+	c->stats.takes += takes;
+	c->stats.returns += returns;
+	mm_c_tally_add(c, t, takes, takes);
+	mm_c_tally_add(c, t, returns, returns);
+}
+
 /* Puts the new plan in force, in the ledger and in the map table. */
 static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 {
@@ -302,10 +313,7 @@ static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 	if (!t->change->pre.sent)
 		mm_c_preload_send(c, t);
 	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
-	c->stats.takes +=
-		t->change->next_alpha > plan->alpha ? t->change->next_alpha - plan->alpha : 0;
-	c->stats.returns +=
-		plan->alpha > t->change->next_alpha ? plan->alpha - t->change->next_alpha : 0;
+	layers_count(c, t, plan->alpha, t->change->next_alpha);
 	t->change->set = t->change->next_set;
 	plan->epoch++;
 	plan->alpha = t->change->next_alpha;
@@ -453,6 +461,7 @@ static void change_finish(struct mm_core *c, struct mm_c_tenant *t)
 {
 	(void)t;
 	c->stats.plan_changes++;
+	mm_c_tally_add(c, t, plan_changes, 1);
 }
 
 static void change_finish_part(struct mm_core *c, struct mm_c_tenant *t)

@@ -262,6 +262,10 @@ void mm_c_swap_job_done(struct mm_core *c, const struct mm_msg *job, struct mm_c
 	mm_assert(list->used && list->jobs && t->swap->jobs);
 	t->swap->jobs--;
 	list->jobs--;
+	if (!result && job->opcode == MM_XOP_SWAP_OUT)
+		mm_c_tally_add(c, t, swapped_out_bytes, job->arg[3]);
+	else if (!result)
+		mm_c_tally_add(c, t, swapped_in_bytes, job->arg[3]);
 	if (result && !list->error) {
 		list->error = result;
 		list->at = list->n;

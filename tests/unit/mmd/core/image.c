@@ -72,6 +72,10 @@ static size_t room, images_checked;
 	X(mm_c_unload)      \
 	X(mm_c_group)       \
 	X(mm_c_tenant)      \
+	X(mm_core_times)    \
+	X(mm_core_tally)    \
+	X(mm_wait)          \
+	X(mm_c_tally)       \
 	X(mm_plan_set)      \
 	X(mm_c_preload)     \
 	X(mm_change)        \
