@@ -40,6 +40,7 @@ struct mm_field {
 	uint32_t bytes;             /* of an element */
 	uint32_t count;             /* elements */
 	uint64_t end;               /* unsigned: values are below it; 0: any */
+	uint64_t initial;           /* what it has where a struct of another build lacks it */
 	const struct mm_fields *of; /* MM_KIND_STRUCT */
 	/* Returns how many elements of @whole, the struct, are in use; NULL: all. */
 	uint32_t (*used)(const void *whole);
@@ -78,6 +79,19 @@ struct mm_fields {
 		.name = #member, .kind = MM_FIELD_KIND(MM_FIELD_OF(type, member)), \
 		.optional = true, .offset = offsetof(type, member),                \
 		.bytes = sizeof(MM_FIELD_OF(type, member)), .count = 1             \
+	}
+/* As MM_OPTIONAL(), of which a struct that lacks it has @value (layout.h). */
+#define MM_ADDED(type, member, value)                                                      \
+	{                                                                                  \
+		.name = #member, .kind = MM_FIELD_KIND(MM_FIELD_OF(type, member)),         \
+		.optional = true, .offset = offsetof(type, member),                        \
+		.bytes = sizeof(MM_FIELD_OF(type, member)), .count = 1, .initial = (value) \
+	}
+/* Text, or another array of bytes. */
+#define MM_BYTES(type, member)                                                           \
+	{                                                                                \
+		.name = #member, .kind = MM_KIND_UINT, .offset = offsetof(type, member), \
+		.bytes = 1, .count = sizeof(MM_FIELD_OF(type, member))                   \
 	}
 /* An array of numbers: all of it; the part in use; without zeros at its end. */
 #define MM_ARRAY_AS(type, member, ...)                                                             \

@@ -11,6 +11,8 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/fault.h"
+#include "mmd/fields/layout.h"
+#include "mmd/shell/kept_layout.h"
 
 #define UNIT UINT64_C(4096) /* areas begin at multiples of it */
 
@@ -29,9 +31,26 @@ static uint64_t outbox_bytes(void)
 	return mm_round_up(sizeof(struct mm_outbox_kept), UNIT);
 }
 
+/* The tables of the structs are between the front and the areas of the pools. */
+static struct mm_book_parts book_parts(uint32_t n_pools)
+{
+	const uint64_t pools_at = front_bytes() + MM_LAYOUT_BYTES;
+
+	return (struct mm_book_parts){
+		.schema_at = front_bytes(),
+		.front_bytes = sizeof(struct mm_kept_front),
+		.pools_at = pools_at,
+		.pool_bytes = pool_bytes(),
+		.journal_bytes = MM_KEPT_JOURNAL_BYTES,
+		.image_bytes = MM_KEPT_IMAGE_BYTES,
+		.outboxes_at = pools_at + n_pools * pool_bytes(),
+		.outbox_bytes = outbox_bytes(),
+	};
+}
+
 static uint64_t book_bytes(uint32_t n_pools, uint32_t n_sessions)
 {
-	return front_bytes() + n_pools * pool_bytes() + n_sessions * outbox_bytes();
+	return book_parts(n_pools).outboxes_at + n_sessions * outbox_bytes();
 }
 
 static unsigned char *area_at(const struct mm_kept *kept, uint64_t offset)
@@ -69,6 +88,9 @@ int mm_kept_create(uint32_t n_pools, uint32_t n_sessions, struct mm_kept *ret_ke
 	if (r < 0)
 		return r;
 	head = &kept.front->head;
+	head->parts = book_parts(n_pools);
+	head->parts.schema_bytes = mm_kept_schema(area_at(&kept, head->parts.schema_at));
+	head->parts.layout = mm_kept_layout();
 	head->magic = MM_BOOK_MAGIC;
 	head->format = MM_BOOK_FORMAT;
 	head->bytes = kept.bytes;
@@ -80,28 +102,41 @@ int mm_kept_create(uint32_t n_pools, uint32_t n_sessions, struct mm_kept *ret_ke
 	return 0;
 }
 
+int mm_kept_head(int fd, uint32_t n_pools, uint32_t n_sessions, struct mm_book_head *ret_head)
+{
+	const struct mm_book_head *head = ret_head;
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	n = pread(fd, ret_head, sizeof(*ret_head), 0);
+	if (n != (ssize_t)sizeof(*ret_head) || head->magic != MM_BOOK_MAGIC ||
+	    head->format != MM_BOOK_FORMAT || head->bytes != (uint64_t)st.st_size ||
+	    head->n_pools != n_pools || head->n_sessions != n_sessions ||
+	    (head->state != MM_BOOK_RUNNING && head->state != MM_BOOK_LEFT))
+		return -EBADMSG;
+	return head->parts.layout == mm_kept_layout() ? 0 : -ESTALE;
+}
+
 int mm_kept_open(int fd, uint32_t n_pools, uint32_t n_sessions, struct mm_kept *ret_kept)
 {
 	mm_cleanup(mm_kept_done) struct mm_kept kept = { .fd = fd };
-	const struct mm_book_head *head;
-	struct stat st;
+	struct mm_book_head head;
 	int r;
 
 	if (mm_fault("kept.open"))
 		return -ENOMEM;
-	if (fstat(fd, &st) < 0)
-		return -errno;
+	r = mm_kept_head(fd, n_pools, n_sessions, &head);
+	if (r < 0)
+		return r;
 	kept.bytes = book_bytes(n_pools, n_sessions);
-	if ((uint64_t)st.st_size != kept.bytes)
+	if (head.bytes != kept.bytes)
 		return -EBADMSG;
 	r = book_map(&kept);
 	if (r < 0)
 		return r;
-	head = &kept.front->head;
-	if (head->magic != MM_BOOK_MAGIC || head->format != MM_BOOK_FORMAT ||
-	    head->bytes != kept.bytes || head->n_pools != n_pools ||
-	    head->n_sessions != n_sessions || head->state != MM_BOOK_RUNNING)
-		return -EBADMSG;
+	kept.front->head.state = MM_BOOK_RUNNING;
 	*ret_kept = kept;
 	kept = MM_KEPT_NULL;
 	return 0;
@@ -118,7 +153,7 @@ void mm_kept_done(struct mm_kept *kept)
 void *mm_kept_journal(const struct mm_kept *kept, uint32_t pool)
 {
 	mm_assert(pool < kept->front->head.n_pools);
-	return area_at(kept, front_bytes() + pool * pool_bytes());
+	return area_at(kept, book_parts(kept->front->head.n_pools).pools_at + pool * pool_bytes());
 }
 
 void *mm_kept_image(const struct mm_kept *kept, uint32_t pool, uint32_t half)
@@ -135,7 +170,7 @@ struct mm_outbox_kept *mm_kept_outbox(const struct mm_kept *kept, uint32_t sessi
 
 	mm_assert(session < head->n_sessions);
 	return (struct mm_outbox_kept *)(void *)area_at(
-		kept, front_bytes() + head->n_pools * pool_bytes() + session * outbox_bytes());
+		kept, book_parts(head->n_pools).outboxes_at + session * outbox_bytes());
 }
 
 void mm_kept_release(void *area, size_t bytes)

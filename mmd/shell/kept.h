@@ -25,6 +25,8 @@
  *             What follows an event in the same call is done before the next event of any pool. So
  *             at most one event, one action and one request are not complete when core dies.
  * Threading:  core's thread; keeper reads the head.
+ * Builds:     A book has the layout of its structs in it. A core of a build in which it is another
+ *             one makes a new book from it (kept_layout.h).
  * Limits:     The book is sparse, and most of it never exists. Areas that have become empty are
  *             given back by mm_kept_release().
  */
@@ -72,13 +74,25 @@ struct mm_kept {
 int mm_kept_create(uint32_t n_pools, uint32_t n_sessions, struct mm_kept *ret_kept);
 
 /**
+ * mm_kept_head() - read what all builds have at the beginning of a book
+ * @fd:         of a book, or not
+ * @n_pools:    as it was
+ * @n_sessions: as it was
+ * @ret_head:   of it counts what ends with its parts; the rest is as in the build that wrote it
+ *
+ * Return: 0: its structs are laid out as here; -ESTALE: they are not (kept_layout.h); -EBADMSG it
+ * is no book, or was never complete; other negative errno.
+ */
+int mm_kept_head(int fd, uint32_t n_pools, uint32_t n_sessions, struct mm_book_head *ret_head);
+
+/**
  * mm_kept_open() - take over the book of a core that has died
  * @fd:         taken over, also on failure
  * @n_pools:    as it was
  * @n_sessions: as it was
  * @ret_kept:   written only on success; undo with mm_kept_done()
  *
- * Return: 0; -EBADMSG it is no book of this build, or was never complete; other negative errno.
+ * Return: 0; else as mm_kept_head().
  */
 int mm_kept_open(int fd, uint32_t n_pools, uint32_t n_sessions, struct mm_kept *ret_kept);
 

@@ -21,8 +21,12 @@ struct mm_store;
 
 /* The part that outlives core (kept.h). */
 struct mm_model_kept {
-	uint64_t load;      /* id of its load; 0: none. Stored last */
-	uint64_t store;     /* id of the store that it uses; 0: none */
+#ifdef MM_KEPT_NEXT /* in a build of tests/e2e/test_upgrade two fields have changed places */
+	uint64_t store, load;
+#else
+	uint64_t load;  /* id of its load; 0: none. Stored last */
+	uint64_t store; /* id of the store that it uses; 0: none */
+#endif
 	uint64_t user_data; /* of the MODEL_OPEN of its load */
 	uint32_t position;  /* of that request in the tenant's ring */
 	uint32_t answered;  /* it was answered: the load was started */

@@ -69,6 +69,9 @@ struct mm_outbox_kept {
 	uint64_t seq; /* the last number that a batch has got; none is used twice */
 	uint32_t batch_item[MM_FD_BATCH_MAX]; /* which items became the batch */
 	struct mm_fd_batch batch;             /* counts while batch_state says so */
+#ifdef MM_KEPT_NEXT /* in a build of tests/e2e/test_upgrade the rings have moved */
+	uint64_t next_added;
+#endif
 	struct mm_outbox_item item[MM_OUTBOX_RING];
 	struct mm_msg event[MM_OUTBOX_EVENTS];
 };

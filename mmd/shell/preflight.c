@@ -13,45 +13,28 @@
 #include "libclient/support/cleanup.h"
 #include "mmd/common/rights.h"
 #include "mmd/core/image.h"
-#include "mmd/shell/kept.h"
+#include "mmd/fields/layout.h"
+#include "mmd/shell/kept_layout.h"
 #include "mmd/shell/shell.h"
 
-#define EXPORT_MARK UINT64_C(0x31307472706d6d6d) /* "mmmprt01" */
+#define EXPORT_MARK UINT64_C(0x32307472706d6d6d) /* "mmmprt02" */
 
 struct export_pool {
 	uint64_t pages, page_bytes, tag;
 	uint64_t at, bytes; /* the image, in the export */
 };
 
+struct export_part {
+	uint64_t at, bytes; /* in the export */
+};
+
 struct export_head {
 	uint64_t mark, bytes;
-	uint64_t layout; /* layout_number() */
+	struct export_part schema; /* the layout of the book's structs (kept_layout.h) */
+	struct export_part front;  /* a copy of struct mm_kept_front */
 	uint64_t n_pools;
 	struct export_pool pool[MM_DEVICES_MAX];
 };
-
-/* A number that is another one when a struct of the book has another size. */
-static uint64_t layout_number(void)
-{
-	static const uint64_t sizes[] = {
-		MM_BOOK_FORMAT,
-		sizeof(struct mm_book_head),
-		sizeof(struct mm_pool_kept),
-		sizeof(struct mm_worker_kept),
-		sizeof(struct mm_session_kept),
-		sizeof(struct mm_outbox_kept),
-		sizeof(struct mm_kept_front),
-		MM_KEPT_JOURNAL_BYTES,
-		MM_KEPT_IMAGE_BYTES,
-		MM_DEVICES_MAX,
-		MM_SESSIONS_MAX,
-	};
-	uint64_t sum = 1;
-
-	for (size_t i = 0; i < MM_ARRAY_SIZE(sizes); i++)
-		sum = (sum ^ sizes[i]) * UINT64_C(0x9e3779b97f4a7c15);
-	return sum;
-}
 
 /* ---- export ---- */
 
@@ -66,31 +49,34 @@ static void export_unmap(struct export_map *map)
 		munmap(map->base, map->bytes);
 }
 
-int mm_preflight_export(const struct mm_shell *shell)
+static size_t export_room(const struct mm_shell *shell)
 {
-	mm_cleanup(mm_close_fd) int fd = memfd_create("mm-export", MFD_CLOEXEC);
-	mm_cleanup(export_unmap) struct export_map map = { .bytes = sizeof(struct export_head) };
-	struct export_head *head;
-	size_t at = sizeof(*head);
-	int r = 0;
+	size_t room = sizeof(struct export_head) + MM_LAYOUT_BYTES + sizeof(struct mm_kept_front);
 
 	for (uint32_t i = 0; i < shell->n_pools; i++)
-		map.bytes += mm_core_image_room(shell->pool[i].core);
-	if (fd < 0 || ftruncate(fd, (off_t)map.bytes) < 0)
-		return -errno;
-	head = mmap(NULL, map.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (head == MAP_FAILED)
-		return -errno;
-	map.base = head;
+		room += mm_core_image_room(shell->pool[i].core);
+	return room;
+}
+
+static int export_write(const struct mm_shell *shell, struct export_head *head, size_t room)
+{
+	size_t at = sizeof(*head) + MM_LAYOUT_BYTES + sizeof(struct mm_kept_front);
+	char *to = (char *)head;
+	int r = 0;
+
 	*head = (struct export_head){ .mark = EXPORT_MARK,
-				      .bytes = map.bytes,
-				      .layout = layout_number(),
+				      .bytes = room,
 				      .n_pools = shell->n_pools };
+	head->schema.at = sizeof(*head);
+	head->schema.bytes = mm_kept_schema(to + head->schema.at);
+	head->front.at = sizeof(*head) + MM_LAYOUT_BYTES;
+	head->front.bytes = sizeof(struct mm_kept_front);
+	memcpy(to + head->front.at, shell->kept.front, sizeof(struct mm_kept_front));
 	for (uint32_t i = 0; i < shell->n_pools && r == 0; i++) {
 		const struct mm_pool *pool = &shell->pool[i];
 		size_t bytes = 0;
 
-		r = mm_core_image_save(pool->core, (char *)head + at, map.bytes - at, &bytes);
+		r = mm_core_image_save(pool->core, to + at, room - at, &bytes);
 		head->pool[i] = (struct export_pool){ .pages = pool->worker.device.pages,
 						      .page_bytes = pool->worker.device.page_bytes,
 						      .tag = i,
@@ -98,6 +84,23 @@ int mm_preflight_export(const struct mm_shell *shell)
 						      .bytes = bytes };
 		at += (bytes + 7) / 8 * 8;
 	}
+	return r;
+}
+
+int mm_preflight_export(const struct mm_shell *shell)
+{
+	mm_cleanup(mm_close_fd) int fd = memfd_create("mm-export", MFD_CLOEXEC);
+	mm_cleanup(export_unmap) struct export_map map = { .bytes = export_room(shell) };
+	void *base;
+	int r;
+
+	if (fd < 0 || ftruncate(fd, (off_t)map.bytes) < 0)
+		return -errno;
+	base = mmap(NULL, map.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	map.base = base;
+	r = export_write(shell, base, map.bytes);
 	if (r < 0)
 		return r;
 	r = fd;
@@ -139,6 +142,25 @@ static int core_repeat(const struct mm_core *core, const struct mm_core_opts *op
 	return -EBADMSG;
 }
 
+/* Whether a part lies within the export. */
+static bool part_fits(const struct export_head *head, uint64_t at, uint64_t bytes)
+{
+	return at <= head->bytes && bytes <= head->bytes - at;
+}
+
+static int book_try(const struct export_head *head, char *why)
+{
+	const char *from = (const char *)head;
+
+	if (!part_fits(head, head->schema.at, head->schema.bytes) ||
+	    !part_fits(head, head->front.at, head->front.bytes)) {
+		snprintf(why, MM_TEXT_BYTES, "the export is cut off");
+		return -EBADMSG;
+	}
+	return mm_kept_try(from + head->schema.at, head->schema.bytes, from + head->front.at,
+			   head->front.bytes, why, MM_TEXT_BYTES);
+}
+
 static int pool_try(const struct export_head *head, uint32_t i, char *why)
 {
 	const struct export_pool *pool = &head->pool[i];
@@ -149,7 +171,7 @@ static int pool_try(const struct export_head *head, uint32_t i, char *why)
 	struct mm_core *core;
 	int r;
 
-	if (pool->at > head->bytes || pool->bytes > head->bytes - pool->at) {
+	if (!part_fits(head, pool->at, pool->bytes)) {
 		snprintf(why, MM_TEXT_BYTES, "the export is cut off");
 		return -EBADMSG;
 	}
@@ -189,10 +211,7 @@ static int export_try(int fd, char *why)
 		snprintf(why, MM_TEXT_BYTES, "the export is of another format");
 		return -EPROTO;
 	}
-	if (head->layout != layout_number()) {
-		snprintf(why, MM_TEXT_BYTES, "the structs of its book have another layout");
-		return -EPROTO;
-	}
+	r = book_try(head, why);
 	for (uint32_t i = 0; i < head->n_pools && r == 0; i++)
 		r = pool_try(head, i, why);
 	return r;

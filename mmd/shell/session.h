@@ -54,6 +54,9 @@ enum mm_session_state {
 
 /* The part of a session that outlives core (kept.h); it has none before its hello was accepted. */
 struct mm_session_kept {
+#ifdef MM_KEPT_NEXT /* in a build of tests/e2e/test_upgrade all fields have moved */
+	uint64_t next_added;
+#endif
 	uint32_t state;   /* enum mm_session_state; stored last */
 	uint32_t pool;    /* index */
 	uint32_t tenant;  /* valid from OPEN */

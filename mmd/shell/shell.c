@@ -11,6 +11,7 @@
 
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
+#include "mmd/shell/kept_layout.h"
 #include "mmd/shell/recover.h"
 #include "mmd/shell/rights.h"
 
@@ -264,30 +265,62 @@ static uint64_t shell_deadline(const struct mm_shell *shell)
 
 /* ---- beginning and end ---- */
 
+/* Has keeper hold a book that is complete. */
+static int book_hold(struct mm_shell *shell)
+{
+	mm_kept_publish(&shell->kept.front->head.state, MM_BOOK_RUNNING);
+	mm_held_put(&shell->held, (struct mm_held_name){ .kind = MM_HELD_BOOK }, shell->kept.fd);
+	return mm_held_sync(&shell->held) ? 0 : -EIO;
+}
+
+/* Makes a book of that of a build in which its structs are laid out differently. */
+static int book_convert(struct mm_shell *shell, int fd)
+{
+	char why[MM_TEXT_BYTES];
+	int r = mm_kept_convert(fd, shell->n_pools, shell->n_sessions, &shell->kept, why,
+				sizeof(why));
+
+	if (r < 0) {
+		mm_shell_fail(shell, "what the core before knew cannot be read: %s", why);
+		return r;
+	}
+	mm_log(MM_LOG_INFO, "book.converted", "bytes=%zu", shell->kept.bytes);
+	return book_hold(shell);
+}
+
+/* Takes over the book of a core that has ended. */
+static int book_resume(struct mm_shell *shell, int fd)
+{
+	struct mm_book_head head;
+	int r = mm_kept_head(fd, shell->n_pools, shell->n_sessions, &head);
+
+	if (r == -ESTALE) {
+		r = book_convert(shell, fd);
+		mm_close_fd(&fd);
+		return r;
+	}
+	r = mm_kept_open(fd, shell->n_pools, shell->n_sessions, &shell->kept);
+	if (r < 0)
+		mm_shell_fail(shell, "core died, and what it knew cannot be read: %s",
+			      strerror(-r));
+	return r;
+}
+
 /* Makes the book, and has keeper hold it; or takes over that of a core that has died. */
 static int book_begin(struct mm_shell *shell)
 {
-	const struct mm_held_name name = { .kind = MM_HELD_BOOK };
-	uint32_t n_pools = mm_config_devices(shell->config);
-	uint32_t n_sessions = n_pools * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX;
-	int r, fd = mm_held_take(&shell->held, name);
+	int r, fd = mm_held_take(&shell->held, (struct mm_held_name){ .kind = MM_HELD_BOOK });
 
+	shell->n_pools = mm_config_devices(shell->config);
+	shell->n_sessions = shell->n_pools * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX;
 	shell->resumes = fd >= 0;
-	r = shell->resumes ? mm_kept_open(fd, n_pools, n_sessions, &shell->kept)
-			   : mm_kept_create(n_pools, n_sessions, &shell->kept);
-	if (r < 0 && shell->resumes)
-		mm_shell_fail(shell, "core died, and what it knew cannot be read: %s",
-			      strerror(-r));
+	if (shell->resumes)
+		return book_resume(shell, fd);
+	r = mm_kept_create(shell->n_pools, shell->n_sessions, &shell->kept);
 	if (r < 0)
 		return r;
-	if (!shell->resumes) {
-		shell->kept.front->head.started_ns = shell->started_ns;
-		mm_kept_publish(&shell->kept.front->head.state, MM_BOOK_RUNNING);
-		mm_held_put(&shell->held, name, shell->kept.fd);
-	}
-	shell->n_pools = n_pools;
-	shell->n_sessions = n_sessions;
-	return 0;
+	shell->kept.front->head.started_ns = shell->started_ns;
+	return book_hold(shell);
 }
 
 static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *config)

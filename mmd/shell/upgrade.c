@@ -93,6 +93,8 @@ int mm_upgrade_leave(struct mm_shell *shell)
 {
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_image_make(&shell->pool[i]);
+	/* From here on another build may read it. */
+	mm_kept_publish(&shell->kept.front->head.state, MM_BOOK_LEFT);
 	mm_log(MM_LOG_INFO, "upgrade.leaving", "generation=%u", shell->kept.front->head.generation);
 	mm_log_catch_up();
 	return mm_held_sync(&shell->held) ? MM_CORE_REPLACED : 1;

@@ -14,7 +14,7 @@ from programs import BUILD, limit
 from test_chaos import Bystander, cycle_plans
 
 OTHERS = BUILD / "tests"
-LATER, NEEDS, FAILS = (OTHERS / name for name in ["mmd-later", "mmd-needs", "mmd-fails"])
+LATER, NEEDS, FAILS, MOVED, LACKS = (OTHERS / f"mmd-{name}" for name in ["later", "needs", "fails", "moved", "lacks"])
 
 
 def core_program(d):
@@ -37,6 +37,10 @@ def test_upgrade_under_load(root, start, serve, model_dirs, rng):
     assert core_program(d) == "mmd"
     for program, status, words, runs in [
             (NEEDS, 1, "refused: damaged: not complete", "mmd"),
+            (LACKS, 1, "refused: its book: field swap_bytes of struct mm_session_kept is not known here", "mmd"),
+            (MOVED, 0, "goes on", "mmd-moved"),
+            (FAILS, 1, "did not go on", "mmd-moved"),
+            (BUILD / "bin" / "mmd", 0, "goes on", "mmd"),
             (FAILS, 1, "did not go on", "mmd"),
             (LATER, 0, "goes on", "mmd-later"),
             (FAILS, 1, "did not go on", "mmd-later"),

@@ -26,6 +26,7 @@
 #include "mmd/fields/format.h"
 #include "mmd/fields/rows.h"
 #include "tests/unit/mmd/core/story.h"
+#include "tests/unit/mmd/fields/described.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define DAMAGES 200
@@ -38,151 +39,69 @@ static size_t room, images_checked;
 
 /* ---- all bytes are described ---- */
 
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_clear_padding)
-#define KNOWS_PADDING 1
-#endif
-#endif
+#ifdef MM_KNOWS_PADDING
+#define STRUCTS(X)                                          \
+	X(mm_msg_fields, struct mm_msg)                     \
+	X(mm_job_fields, struct mm_job)                     \
+	X(mm_jobs_fields, struct mm_jobs)                   \
+	X(mm_core_quota_fields, struct mm_core_quota)       \
+	X(mm_account_turn_fields, struct mm_account_turn)   \
+	X(mm_account_fields, struct mm_account)             \
+	X(mm_page_fields, struct mm_page)                   \
+	X(mm_page_list_fields, struct mm_page_list)         \
+	X(mm_ledger_fields, struct mm_ledger)               \
+	X(mm_c_mins_fields, struct mm_c_mins)               \
+	X(mm_core_opts_fields, struct mm_core_opts)         \
+	X(mm_core_stats_fields, struct mm_core_stats)       \
+	X(mm_c_copies_fields, struct mm_c_copies)           \
+	X(mm_core_fields, struct mm_core)                   \
+	X(mm_tenant_stats_fields, struct mm_tenant_stats)   \
+	X(mm_slope_fields, struct mm_slope)                 \
+	X(mm_c_steps_fields, struct mm_c_steps)             \
+	X(mm_c_load_fields, struct mm_c_load)               \
+	X(mm_c_kv_fields, struct mm_c_kv)                   \
+	X(mm_c_mem_fields, struct mm_c_mem)                 \
+	X(mm_core_slot_fields, struct mm_core_slot)         \
+	X(mm_core_plan_fields, struct mm_core_plan)         \
+	X(mm_c_hold_fields, struct mm_c_hold)               \
+	X(mm_c_unload_fields, struct mm_c_unload)           \
+	X(mm_c_group_fields, struct mm_c_group)             \
+	X(mm_c_tenant_fields, struct mm_c_tenant)           \
+	X(mm_core_times_fields, struct mm_core_times)       \
+	X(mm_core_tally_fields, struct mm_core_tally)       \
+	X(mm_wait_fields, struct mm_wait)                   \
+	X(mm_c_tally_fields, struct mm_c_tally)             \
+	X(mm_plan_set_fields, struct mm_plan_set)           \
+	X(mm_c_preload_fields, struct mm_c_preload)         \
+	X(mm_change_fields, struct mm_change)               \
+	X(mm_c_chosen_fields, struct mm_c_chosen)           \
+	X(mm_c_sets_fields, struct mm_c_sets)               \
+	X(mm_c_swap_list_fields, struct mm_c_swap_list)     \
+	X(mm_c_swap_fields, struct mm_c_swap)               \
+	X(mm_swap_piece_fields, struct mm_swap_piece)       \
+	X(mm_plans_fields, struct mm_plans)                 \
+	X(mm_demand_fields, struct mm_demand)               \
+	X(mm_c_earmark_fields, struct mm_c_earmark)         \
+	X(mm_view_point_fields, struct mm_view_point)       \
+	X(mm_c_points_fields, struct mm_c_points)           \
+	X(mm_c_lends_fields, struct mm_c_lends)             \
+	X(mm_c_turn_fields, struct mm_c_turn)               \
+	X(mm_c_turns_fields, struct mm_c_turns)             \
+	X(mm_c_expected_fields, struct mm_c_expected)       \
+	X(mm_c_sums_fields, struct mm_c_sums)               \
+	X(mm_c_part_fields, struct mm_c_part)               \
+	X(mm_view_tenant_fields, struct mm_view_tenant)     \
+	X(mm_view_account_fields, struct mm_view_account)   \
+	X(mm_view_fields, struct mm_view)                   \
+	X(mm_value_fields, struct mm_value)                 \
+	X(mm_target_fields, struct mm_target)               \
+	X(mm_targets_fields, struct mm_targets)             \
+	X(mm_market_memory_fields, struct mm_market_memory) \
+	X(mm_market_fields, struct mm_market)               \
+	X(mm_queue_fields, struct mm_queue)
 
-#ifdef KNOWS_PADDING
-#define STRUCTS(X)          \
-	X(mm_msg)           \
-	X(mm_job)           \
-	X(mm_jobs)          \
-	X(mm_core_quota)    \
-	X(mm_account_turn)  \
-	X(mm_account)       \
-	X(mm_page)          \
-	X(mm_page_list)     \
-	X(mm_ledger)        \
-	X(mm_c_mins)        \
-	X(mm_core_opts)     \
-	X(mm_core_stats)    \
-	X(mm_c_copies)      \
-	X(mm_core)          \
-	X(mm_tenant_stats)  \
-	X(mm_slope)         \
-	X(mm_c_steps)       \
-	X(mm_c_load)        \
-	X(mm_c_kv)          \
-	X(mm_c_mem)         \
-	X(mm_core_slot)     \
-	X(mm_core_plan)     \
-	X(mm_c_hold)        \
-	X(mm_c_unload)      \
-	X(mm_c_group)       \
-	X(mm_c_tenant)      \
-	X(mm_core_times)    \
-	X(mm_core_tally)    \
-	X(mm_wait)          \
-	X(mm_c_tally)       \
-	X(mm_plan_set)      \
-	X(mm_c_preload)     \
-	X(mm_change)        \
-	X(mm_c_chosen)      \
-	X(mm_c_sets)        \
-	X(mm_c_swap_list)   \
-	X(mm_c_swap)        \
-	X(mm_swap_piece)    \
-	X(mm_plans)         \
-	X(mm_demand)        \
-	X(mm_c_earmark)     \
-	X(mm_view_point)    \
-	X(mm_c_points)      \
-	X(mm_c_lends)       \
-	X(mm_c_turn)        \
-	X(mm_c_turns)       \
-	X(mm_c_expected)    \
-	X(mm_c_sums)        \
-	X(mm_c_part)        \
-	X(mm_view_tenant)   \
-	X(mm_view_account)  \
-	X(mm_view)          \
-	X(mm_value)         \
-	X(mm_target)        \
-	X(mm_targets)       \
-	X(mm_market_memory) \
-	X(mm_market)        \
-	X(mm_queue)
-
-struct described {
-	const struct mm_fields *fields;
-	void (*padding_clear)(void *at);
-	size_t bytes;
-};
-
-#define CLEAR(name)                                         \
-	static void name##_padding_clear(void *at)          \
-	{                                                   \
-		__builtin_clear_padding((struct name *)at); \
-	}
-STRUCTS(CLEAR)
-#undef CLEAR
-#define ROW(name) { &name##_fields, name##_padding_clear, sizeof(struct name) },
-static const struct described described[] = { STRUCTS(ROW) };
-#undef ROW
-
-/*
- * GCC does not clear padding behind an array, nor behind the first 16 KiB of a struct. There a gap
- * may be one that an alignment makes. @of: by byte, 1 + the index of its field.
- */
-static bool is_gap(const struct described *d, const uint8_t *of, uint32_t at)
-{
-	const struct mm_field *before;
-	uint32_t begin = at, end = at;
-
-	while (begin && !of[begin - 1])
-		begin--;
-	while (end < d->bytes && !of[end])
-		end++;
-	if (!begin || end % 4 || end - begin >= 8)
-		return false;
-	before = &d->fields->field[of[begin - 1] - 1];
-	return d->bytes > 16384 || before->count > 1 || before->kind == MM_KIND_STRUCT;
-}
-
-/* Each byte that is no padding belongs to one field. */
-static void struct_is_described(const struct described *d)
-{
-	uint8_t *bytes = malloc(d->bytes), *of = calloc(1, d->bytes);
-
-	assert_non_null(bytes);
-	assert_non_null(of);
-	memset(bytes, 0xff, d->bytes);
-	d->padding_clear(bytes);
-	assert_int_equal(d->fields->bytes, d->bytes);
-	for (uint32_t i = 0; i < d->fields->n; i++) {
-		const struct mm_field *f = &d->fields->field[i];
-
-		assert_true(f->kind != MM_KIND_STRUCT || f->of->bytes == f->bytes);
-		for (uint32_t k = 0; k < f->bytes * f->count; k++) {
-			if (of[f->offset + k])
-				fail_msg("%s: byte %u is of two fields", d->fields->name,
-					 f->offset + k);
-			of[f->offset + k] = (uint8_t)(i + 1);
-		}
-	}
-	for (uint32_t i = 0; i < d->bytes; i++)
-		if (bytes[i] && !of[i] && !is_gap(d, of, i))
-			fail_msg("%s: byte %u is of no field", d->fields->name, i);
-	free(bytes);
-	free(of);
-}
-
-/* Whoever adds a table adds it to STRUCTS(). */
-static void table_is_tested(const struct mm_fields *fields)
-{
-	uint32_t i = 0;
-
-	while (i < sizeof(described) / sizeof(described[0]) && described[i].fields != fields)
-		i++;
-	if (i == sizeof(described) / sizeof(described[0]) &&
-	    strncmp(fields->name, "struct mm_", 10) == 0)
-		fail_msg("%s is not in STRUCTS()", fields->name);
-	for (i = 0; i < fields->n; i++)
-		if (fields->field[i].kind == MM_KIND_STRUCT)
-			table_is_tested(fields->field[i].of);
-}
+STRUCTS(MM_DESCRIBED_CLEAR)
+static const struct mm_described described[] = { STRUCTS(MM_DESCRIBED_ROW) };
 
 static void test_each_byte_is_described(void **state)
 {
@@ -190,9 +109,9 @@ static void test_each_byte_is_described(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < sizeof(described) / sizeof(described[0]); i++)
-		struct_is_described(&described[i]);
+		mm_described_check(&described[i]);
 	for (uint32_t i = 0; (fields = mm_core_image_fields(i)); i++)
-		table_is_tested(fields);
+		mm_described_complete(described, sizeof(described) / sizeof(described[0]), fields);
 }
 #endif
 
@@ -392,7 +311,7 @@ static void test_damaged(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#ifdef KNOWS_PADDING
+#ifdef MM_KNOWS_PADDING
 		cmocka_unit_test(test_each_byte_is_described),
 #endif
 		cmocka_unit_test_teardown(test_saved_and_loaded, world_end),
