@@ -2,6 +2,7 @@
 #include "libclient/ipc/reach.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,6 +45,20 @@ static bool stat_deepest(const char *path, char *part, struct stat *ret_stat)
 	return true;
 }
 
+static void explain_group(const struct sentence *s, const struct stat *st)
+{
+	const struct group *group = getgrgid(st->st_gid);
+	char name[32];
+
+	snprintf(name, sizeof(name), "%u", (unsigned int)st->st_gid);
+	if (group)
+		snprintf(name, sizeof(name), "%s", group->gr_name);
+	sentence_put(s,
+		     "permission denied: it is for uid %u and group %s; usermod -aG %s USER adds "
+		     "a user to that, from its next login on",
+		     (unsigned int)st->st_uid, name, name);
+}
+
 static void explain_denied(const struct sentence *s)
 {
 	char part[PATH_MAX];
@@ -51,6 +66,8 @@ static void explain_denied(const struct sentence *s)
 
 	if (!stat_deepest(s->path, part, &st))
 		sentence_put(s, "permission denied");
+	else if (strcmp(part, s->path) == 0 && (st.st_mode & 0060) == 0060)
+		explain_group(s, &st);
 	else if (strcmp(part, s->path) == 0)
 		sentence_put(s,
 			     "permission denied: it belongs to uid %u, with mode %04o; run this as "
@@ -96,9 +113,9 @@ void mm_reach_explain(const char *path, int error, char *text, size_t bytes)
 		sentence_put(&s, "not a socket; is it the right path?");
 		break;
 	case EPROTOTYPE:
-		sentence_put(&s,
-			     "a socket of another kind: mmctl asks admin.sock, engines connect to "
-			     "tenant.sock");
+		sentence_put(
+			&s, "a socket of another kind: mmctl asks admin.sock or view.sock, engines "
+			    "connect to tenant.sock");
 		break;
 	case ENAMETOOLONG:
 		sentence_put(&s,

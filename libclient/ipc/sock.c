@@ -360,14 +360,14 @@ int mm_sock_recv_clean(int fd, void *buf, size_t cap, size_t *ret_len)
 
 int mm_sock_drain(int fd)
 {
+	char bytes[4096]; /* a stream takes as many rounds as it has such pieces */
 	size_t len;
-	char byte;
 	int r;
 
 	/* No message is added once this has returned, so the loop ends. */
 	(void)shutdown(fd, SHUT_RDWR);
 	for (;;) {
-		r = mm_sock_recv_clean(fd, &byte, sizeof(byte), &len);
+		r = mm_sock_recv_clean(fd, bytes, sizeof(bytes), &len);
 		if (r && r != -EMSGSIZE)
 			return r == -EPERM ? r : 0;
 	}

@@ -145,7 +145,7 @@ int mm_sock_peek(int fd, void *buf, size_t cap, size_t *ret_len);
 
 /**
  * mm_sock_drain() - end a connection, and check whether closing the socket would close passed fds
- * @fd: no other thread or process may receive from it meanwhile
+ * @fd: may be a stream as well; no other thread or process may receive from it meanwhile
  *
  * Neither side can send after this; the peer still gets what was sent to it. Messages of the peer
  * are thrown away, up to one with fds.

@@ -140,6 +140,11 @@ enum mm_kop {
 	 * back to that one if this one ends.
 	 */
 	MM_K_STANDS,
+	/*
+	 * keeper -> core: an accepted connection of an observer (1 fd); id: keeper holds a copy as
+	 * VIEW of that id, until core drops it.
+	 */
+	MM_K_VIEW,
 };
 
 #define MM_K_F_ACK   1u /* DROP: DROPPED is to follow */
@@ -196,6 +201,7 @@ enum mm_held_kind {
 	MM_HELD_PEER,
 	MM_HELD_GROUP, /* id: the group */
 	MM_HELD_OUTFD, /* an fd that waits to be sent to a tenant; id: a serial number of core */
+	MM_HELD_VIEW,  /* an observer's connection; id: serial number that keeper gave to it */
 	MM_HELD_KINDS,
 };
 

@@ -28,7 +28,9 @@
 #define MM_CONFIG_PATH_BYTES      80
 #define MM_CONFIG_ERROR_BYTES     MM_OPT_ERROR_BYTES
 #define MM_CONFIG_STORE_DIR_BYTES 256
-#define MM_CONFIG_ARGS_MAX        40
+#define MM_CONFIG_ARGS_MAX        48
+#define MM_CONFIG_GROUP_BYTES     33
+#define MM_VIEW_GROUP             "mmd-view"
 #define MM_NUMA_BY_DEVICE         UINT64_MAX
 
 /* Values by device. */
@@ -39,8 +41,9 @@ struct mm_config_list {
 
 struct mm_config {
 	char dir[MM_CONFIG_PATH_BYTES];
-	char driver[MM_TEXT_BYTES];   /* software, cuda or a path */
-	struct mm_config_list device; /* ordinals; n is how many there are */
+	char view_group[MM_CONFIG_GROUP_BYTES]; /* name, number or "none"; "" = MM_VIEW_GROUP */
+	char driver[MM_TEXT_BYTES];             /* software, cuda or a path */
+	struct mm_config_list device;           /* ordinals; n is how many there are */
 	/*
 	 * Instead of ordinals: UUIDs of all devices, or their beginnings; "": ordinals. With UUIDs
 	 * the ordinals are 0, 1, …

@@ -342,6 +342,15 @@ const struct mm_opt mm_config_options[] = {
 	  CONFIG_AT(hugepages),
 	  .choices = huge_choices,
 	  .preset = "auto" },
+	{ .name = "view-group",
+	  .value = "GROUP",
+	  .help = "whose members may look, but change nothing: by view.sock in --dir they get "
+		  "status, plans and quotas. A name in /etc/group or a number; none: there is no "
+		  "such socket",
+	  .type = MM_OPT_COPY,
+	  CONFIG_AT(view_group),
+	  .otherwise = MM_VIEW_GROUP ", if mmd may give a file to it; else nobody but mmd's user",
+	  .group = "Operation" },
 	{ .name = "passed-fds",
 	  .value = "NAME",
 	  .help = "what happens to file descriptors that a client passes to mmd, which "
@@ -349,8 +358,7 @@ const struct mm_opt mm_config_options[] = {
 	  .type = MM_OPT_CHOICE,
 	  CONFIG_AT(discard_fds),
 	  .choices = passed_choices,
-	  .preset = "refuse",
-	  .group = "Operation" },
+	  .preset = "refuse" },
 	{ .name = "sandbox",
 	  .value = "NAME",
 	  .help = "what happens when a process of mmd makes a system call that it does not "

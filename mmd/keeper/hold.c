@@ -94,7 +94,7 @@ void mm_hold_hang_up(struct mm_hold *hold)
 	size_t at = 0;
 
 	while ((entry = mm_fdtab_next(&hold->fds, &at))) {
-		if (entry->name.kind == MM_HELD_CONN)
+		if (entry->name.kind == MM_HELD_CONN || entry->name.kind == MM_HELD_VIEW)
 			shutdown(entry->fd, SHUT_RDWR);
 	}
 }

@@ -45,7 +45,7 @@ void mm_hold_on_drop(struct mm_hold *hold, struct mm_kchan *core, const struct m
 /* Message of core: KILL_TENANT. */
 void mm_hold_on_kill(const struct mm_hold *hold, uint64_t conn);
 
-/* Ends all connections of tenants: nobody serves them any more. */
+/* Ends all connections of tenants and observers: nobody serves them any more. */
 void mm_hold_hang_up(struct mm_hold *hold);
 
 /*

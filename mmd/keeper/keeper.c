@@ -42,6 +42,8 @@ static void sources_update(struct mm_keeper *k)
 	mm_loop_want(&k->loop, &k->core_source, mm_kchan_events(&k->core));
 	mm_loop_want(&k->loop, &k->tenant_source, tenants ? EPOLLIN : 0);
 	mm_loop_want(&k->loop, &k->admin_source, accepts ? EPOLLIN : 0);
+	if (k->place.view_fd >= 0)
+		mm_loop_want(&k->loop, &k->view_source, tenants ? EPOLLIN : 0);
 }
 
 /* ---- accepting ---- */
@@ -72,23 +74,24 @@ static void tenant_hold_process(struct mm_keeper *k, int fd, uint64_t conn)
 }
 
 /*
- * Holds a copy of a tenant's connection until core drops it. Its close may sleep, so what cannot be
- * held goes to the closer.
+ * Passes a connection of a tenant or an observer to core, and holds a copy until core drops it. Its
+ * close may sleep, so what cannot be held goes to the closer.
  */
-static void tenant_pass(struct mm_keeper *k, int fd)
+static void connection_pass(struct mm_keeper *k, int fd, enum mm_kop op)
 {
-	struct mm_kmsg msg = { .op = MM_K_TENANT, .id = ++k->conn_serial };
+	struct mm_kmsg msg = { .op = op, .id = ++k->conn_serial };
+	const struct mm_held_name name = { op == MM_K_VIEW ? MM_HELD_VIEW : MM_HELD_CONN, 0,
+					   msg.id };
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	int r = copy < 0 ? -errno
-			 : mm_hold_put(&k->hold, (struct mm_held_name){ MM_HELD_CONN, 0, msg.id },
-				       copy);
+	int r = copy < 0 ? -errno : mm_hold_put(&k->hold, name, copy);
 
 	if (r < 0) {
 		mm_closer_add(&k->closer, fd);
 		accept_pause(k, -r);
 		return;
 	}
-	tenant_hold_process(k, fd, msg.id);
+	if (op == MM_K_TENANT)
+		tenant_hold_process(k, fd, msg.id);
 	mm_instance_send(&k->core, &msg, &fd, 1);
 }
 
@@ -107,10 +110,10 @@ static void accept_some(struct mm_keeper *k, int listen_fd, enum mm_kop op)
 				accept_pause(k, errno);
 			break;
 		}
-		if (op == MM_K_TENANT)
-			tenant_pass(k, fd);
-		else
+		if (op == MM_K_ADMIN)
 			mm_instance_send(&k->core, &msg, &fd, 1);
+		else
+			connection_pass(k, fd, op);
 	}
 }
 
@@ -128,6 +131,14 @@ static void keeper_on_admin(struct mm_loop_source *source, uint32_t events)
 
 	(void)events;
 	accept_some(k, k->place.admin_fd, MM_K_ADMIN);
+}
+
+static void keeper_on_view(struct mm_loop_source *source, uint32_t events)
+{
+	struct mm_keeper *k = mm_loop_source_owner(source, struct mm_keeper, view_source);
+
+	(void)events;
+	accept_some(k, k->place.view_fd, MM_K_VIEW);
 }
 
 /* ---- reaping ---- */
@@ -229,6 +240,8 @@ static int sources_add(struct mm_keeper *k)
 				keeper_on_tenant);
 	if (r == 0)
 		r = mm_loop_add(&k->loop, &k->admin_source, k->place.admin_fd, 0, keeper_on_admin);
+	if (r == 0 && k->place.view_fd >= 0)
+		r = mm_loop_add(&k->loop, &k->view_source, k->place.view_fd, 0, keeper_on_view);
 	return r;
 }
 
@@ -330,6 +343,7 @@ static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char
 		.signal_source = MM_LOOP_SOURCE_NULL,
 		.tenant_source = MM_LOOP_SOURCE_NULL,
 		.admin_source = MM_LOOP_SOURCE_NULL,
+		.view_source = MM_LOOP_SOURCE_NULL,
 		.signal_fd = -1,
 		.end_at_ns = UINT64_MAX,
 		.process.beat = MM_REGION_NULL,
@@ -352,7 +366,7 @@ static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char
 	if (r == 0)
 		r = mm_loop_init(&k->loop);
 	if (r == 0) {
-		r = mm_place_init(&k->place, config->dir, !config->discard_fds, error);
+		r = mm_place_init(&k->place, config, error);
 		if (r < 0)
 			return r;
 		r = mm_relay_init(&k->relay, config);

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -13,6 +15,7 @@
 
 #include "libclient/ipc/sock.h"
 #include "libclient/support/cleanup.h"
+#include "mmd/common/log.h"
 
 #define PATH_ROOM (MM_CONFIG_PATH_BYTES + 16)
 
@@ -91,8 +94,11 @@ static int fd_set_nonblocking(int fd)
 	return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* We hold the lock, so a socket that exists was left behind by a dead mmd. */
-static int admin_listen(const char *path, int *ret_fd)
+/*
+ * Makes a stream socket for requests; nobody can connect before request_listen(). We hold the
+ * lock, so a socket that exists was left behind by a dead mmd.
+ */
+static int request_bind(const char *path, bool refuse_fds, int *ret_fd)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -102,21 +108,111 @@ static int admin_listen(const char *path, int *ret_fd)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	mm_sock_refuse_fds(
-		fd); /* older kernels cannot; but only our own user reaches this socket */
+	/* On older kernels they may come all the same, and are core's to avoid (admin.h). */
+	if (refuse_fds)
+		mm_sock_refuse_fds(fd);
 	if (unlink(path) < 0 && errno != ENOENT)
 		return -errno;
-	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-		return -errno;
-	if (chmod(path, 0600) < 0 || listen(fd, 16) < 0)
+	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    chmod(path, 0600) < 0)
 		return -errno;
 	*ret_fd = fd;
 	fd = -1;
 	return 0;
 }
 
-int mm_place_init(struct mm_place *place, const char *dir, bool refuse_fds, char *error)
+static int request_listen(int fd)
 {
+	return listen(fd, 64) < 0 ? -errno : 0;
+}
+
+static int admin_listen(const char *path, int *ret_fd)
+{
+	int r = request_bind(path, true, ret_fd);
+
+	return r < 0 ? r : request_listen(*ret_fd);
+}
+
+/*
+ * Looks a group up by number, or by name in the file alone: other sources may block, and load code
+ * into keeper. Return: whether there is one.
+ */
+static bool view_group_find(const char *name, gid_t *ret_gid)
+{
+	mm_cleanup(mm_close_file) FILE *file = NULL;
+	const struct group *group;
+	unsigned long number;
+	char *end;
+
+	if (*name >= '0' && *name <= '9') {
+		number = strtoul(name, &end, 10);
+		*ret_gid = (gid_t)number;
+		return !*end && number < (gid_t)-1;
+	}
+	file = fopen("/etc/group", "re");
+	while (file && (group = fgetgrent(file))) {
+		if (strcmp(group->gr_name, name) == 0) {
+			*ret_gid = group->gr_gid;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Lets the members of @name connect. Return: 0; -ENOENT there is no such group; negative errno. */
+static int view_share(const char *path, const char *name)
+{
+	gid_t gid;
+
+	if (!view_group_find(name, &gid))
+		return -ENOENT;
+	/* The mode comes last: until then the socket is of a group that was not meant. */
+	return chown(path, (uid_t)-1, gid) < 0 || chmod(path, 0660) < 0 ? -errno : 0;
+}
+
+static int group_fail(const char *path, const char *name, int r, char *error)
+{
+	if (r == -ENOENT)
+		snprintf(error, MM_CONFIG_ERROR_BYTES,
+			 "--view-group: there is no group '%s' in /etc/group, and it is no number; "
+			 "groupadd --system %s makes it",
+			 name, name);
+	else
+		snprintf(error, MM_CONFIG_ERROR_BYTES,
+			 "--view-group: cannot give %.100s to group '%s': %s; an ordinary user can "
+			 "do so only with groups that it is in",
+			 path, name, strerror(-r));
+	return r;
+}
+
+/* A group that was named must be there; without the usual one the socket is the owner's alone. */
+static int view_listen(struct mm_place *place, const struct mm_config *config, char *error)
+{
+	const char *name = *config->view_group ? config->view_group : MM_VIEW_GROUP;
+	char path[PATH_ROOM];
+	int r;
+
+	place_path(place->dir, "view.sock", path);
+	if (strcmp(name, "none") == 0) {
+		/* One that a killed mmd left behind would say that nobody listens. */
+		unlink(path);
+		return 0;
+	}
+	r = request_bind(path, !config->discard_fds, &place->view_fd);
+	if (r < 0)
+		return place_fail(error, r, path, "cannot listen");
+	r = view_share(path, name);
+	if (r < 0 && *config->view_group)
+		return group_fail(path, name, r, error);
+	if (r < 0)
+		mm_log(MM_LOG_INFO, "view.owner_only", "group=%s error=%d", name, r);
+	r = request_listen(place->view_fd);
+	return r < 0 ? place_fail(error, r, path, "cannot listen") : 0;
+}
+
+int mm_place_init(struct mm_place *place, const struct mm_config *config, char *error)
+{
+	const char *dir = config->dir;
 	char path[PATH_ROOM];
 	int r;
 
@@ -131,14 +227,17 @@ int mm_place_init(struct mm_place *place, const char *dir, bool refuse_fds, char
 	if (r < 0)
 		return r;
 	place_path(dir, "tenant.sock", path);
-	r = mm_sock_listen(path, 0666, refuse_fds, &place->tenant_fd);
+	r = mm_sock_listen(path, 0666, !config->discard_fds, &place->tenant_fd);
 	if (r == 0)
 		r = fd_set_nonblocking(place->tenant_fd);
 	if (r < 0)
 		return place_fail(error, r, path, "cannot listen");
+	r = view_listen(place, config, error);
+	if (r < 0)
+		return r;
 	/*
-	 * The admin socket comes last: a client that can connect to it may direct tenants to the
-	 * other one.
+	 * The admin socket comes last: a client that can connect to it may direct tenants and
+	 * observers to the others.
 	 */
 	place_path(dir, "admin.sock", path);
 	r = admin_listen(path, &place->admin_fd);
@@ -160,6 +259,7 @@ void mm_place_done(struct mm_place *place)
 {
 	listen_release_addr(place, &place->tenant_fd, "tenant.sock");
 	listen_release_addr(place, &place->admin_fd, "admin.sock");
+	listen_release_addr(place, &place->view_fd, "view.sock");
 	/* The lock file stays: removing it would let two starters lock two different files. */
 	mm_close_fd(&place->lock_fd);
 }

@@ -91,7 +91,7 @@ struct mm_keeper {
 	struct mm_keeper_xfer xfer[MM_DEVICES_MAX];
 	uint32_t n_xfers;
 	struct mm_keeper_helper helpers[MM_KEEPER_HELPERS_MAX];
-	struct mm_loop_source core_source, signal_source, tenant_source, admin_source;
+	struct mm_loop_source core_source, signal_source, tenant_source, admin_source, view_source;
 	int signal_fd;
 	bool ready; /* a core has served once */
 	bool stopping, failed;

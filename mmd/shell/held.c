@@ -246,7 +246,8 @@ size_t mm_held_drop_rest(struct mm_held *held)
 
 	/* Nobody drained these connections, so their close may sleep. */
 	for (; (entry = mm_held_next(held, &at)); n++)
-		mm_held_drop(held, entry->name, entry->name.kind == MM_HELD_CONN);
+		mm_held_drop(held, entry->name,
+			     entry->name.kind == MM_HELD_CONN || entry->name.kind == MM_HELD_VIEW);
 	mm_fdtab_done(&held->inventory);
 	return n;
 }

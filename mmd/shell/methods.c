@@ -412,7 +412,9 @@ static json_t *store_json(const struct mm_shell *shell, const struct mm_store *s
 
 	mm_json_put_u64(json, "store", store->id);
 	methods_put_hex(json, "identity", store->identity, 8);
-	mm_json_put(json, "keys", mm_keys_json(shell, store));
+	/* A key is known to its scope alone, and to whoever may do anything. */
+	mm_json_put(json, "keys",
+		    shell->admin.observed ? json_array() : mm_keys_json(shell, store));
 	mm_json_put_u64(json, "bytes", store->bytes);
 	mm_json_put_u64(json, "tensor_bytes", store->tensor_bytes);
 	mm_json_put_text(json, "tier", store->on_disk ? "disk" : "memory");
@@ -771,11 +773,18 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 			 mm_core_tenant(s->pool->core, s->tenant, &tenant) && tenant.model_held);
 }
 
+/* Whoever adds a method decides here whether observers get it as well (view.sock). */
 const struct mm_rpc_method mm_admin_methods[] = {
-	{ "status", status_show },       { "pool.show", pool_show },
-	{ "plan.show", plan_show },      { "plan.why", plan_why },
-	{ "plan.set", plan_set },        { "quota.show", mm_quota_show },
-	{ "quota.set", mm_quota_set },   { "doctor", mm_doctor_show },
-	{ "upgrade", mm_upgrade_begin }, { "upgrade.show", mm_upgrade_show },
-	{ "shutdown", mm_leave_method }, { NULL, NULL },
+	{ "status", MM_RPC_VIEWS, status_show },
+	{ "pool.show", MM_RPC_VIEWS, pool_show },
+	{ "plan.show", MM_RPC_VIEWS, plan_show },
+	{ "plan.why", MM_RPC_VIEWS, plan_why },
+	{ "plan.set", MM_RPC_CHANGES, plan_set },
+	{ "quota.show", MM_RPC_VIEWS, mm_quota_show },
+	{ "quota.set", MM_RPC_CHANGES, mm_quota_set },
+	{ "doctor", MM_RPC_VIEWS, mm_doctor_show },
+	{ "upgrade", MM_RPC_CHANGES, mm_upgrade_begin },
+	{ "upgrade.show", MM_RPC_VIEWS, mm_upgrade_show },
+	{ "shutdown", MM_RPC_CHANGES, mm_leave_method },
+	{ .name = NULL },
 };

@@ -183,7 +183,8 @@ static size_t names_drop(struct mm_shell *shell)
 		const struct mm_held_name name = entry->name;
 		int fd;
 
-		if (name.kind == MM_HELD_CONN || name.kind == MM_HELD_PIDFD)
+		if (name.kind == MM_HELD_CONN || name.kind == MM_HELD_PIDFD ||
+		    name.kind == MM_HELD_VIEW)
 			continue;
 		fd = mm_held_take(&shell->held, name);
 		mm_close_fd(&fd);

@@ -59,18 +59,20 @@ static const struct mm_rpc_method *method_find(const struct mm_rpc_method *metho
 	return NULL;
 }
 
-static json_t *method_call(const struct mm_rpc_method *methods, void *context, const char *name,
-			   const json_t *params, struct mm_rpc_error *error)
+static json_t *method_call(const struct mm_rpc *rpc, const char *name, const json_t *params,
+			   struct mm_rpc_error *error)
 {
-	const struct mm_rpc_method *method = method_find(methods, name);
+	const struct mm_rpc_method *method = method_find(rpc->methods, name);
 	json_t *result;
 
 	if (!method)
 		return mm_rpc_fail(error, MM_RPC_METHOD, "no such method: %.64s", name);
+	if (rpc->denied && method->kind != MM_RPC_VIEWS)
+		return mm_rpc_fail(error, MM_RPC_DENIED, "%s %s", name, rpc->denied);
 	if (params && !json_is_object(params))
 		return mm_rpc_fail(error, MM_RPC_PARAMS, "%s: params must be an object", name);
 	(void)mm_json_has_lost();
-	result = method->run(context, params, error);
+	result = method->run(rpc->context, params, error);
 	/* An answer that lacks a member says something else than what is. */
 	if (mm_json_has_lost() && result) {
 		json_decref(result);
@@ -90,8 +92,7 @@ static bool id_is_valid(const json_t *id)
  * The three below pass a reply, or NULL where none is due. Return: 0; -ENOMEM: the reply that is
  * due could not be made.
  */
-static int request_answer(const struct mm_rpc_method *methods, void *context, const json_t *request,
-			  json_t **ret_reply)
+static int request_answer(const struct mm_rpc *rpc, const json_t *request, json_t **ret_reply)
 {
 	const char *version = json_string_value(json_object_get(request, "jsonrpc"));
 	const char *name = json_string_value(json_object_get(request, "method"));
@@ -103,8 +104,7 @@ static int request_answer(const struct mm_rpc_method *methods, void *context, co
 	} else if (!version || strcmp(version, "2.0") != 0 || !name) {
 		reply = request_refuse(id, MM_RPC_REQUEST, "not a JSON-RPC 2.0 request");
 	} else {
-		result = method_call(methods, context, name, json_object_get(request, "params"),
-				     &error);
+		result = method_call(rpc, name, json_object_get(request, "params"), &error);
 		if (!id) {
 			json_decref(result);
 			*ret_reply = NULL;
@@ -118,20 +118,20 @@ static int request_answer(const struct mm_rpc_method *methods, void *context, co
 	return 0;
 }
 
-static int batch_answer(const struct mm_rpc_method *methods, void *context, const json_t *requests,
-			json_t **ret_reply)
+static int batch_answer(const struct mm_rpc *rpc, const json_t *requests, json_t **ret_reply)
 {
 	mm_cleanup(mm_json_done) json_t *replies = json_array();
+	const size_t max = rpc->batch_max ? rpc->batch_max : MM_RPC_BATCH_MAX;
 	size_t n = json_array_size(requests);
 
-	if (n == 0 || n > MM_RPC_BATCH_MAX) {
+	if (n == 0 || n > max) {
 		*ret_reply = request_refuse(NULL, MM_RPC_REQUEST,
 					    n ? "batch too long" : "batch is empty");
 		return *ret_reply ? 0 : -ENOMEM;
 	}
 	for (size_t i = 0; i < n; i++) {
 		json_t *reply;
-		int r = request_answer(methods, context, json_array_get(requests, i), &reply);
+		int r = request_answer(rpc, json_array_get(requests, i), &reply);
 
 		if (r < 0 || (reply && json_array_append_new(replies, reply) < 0))
 			return -ENOMEM;
@@ -151,8 +151,14 @@ static int reply_print(const json_t *reply, char **ret_line)
 	return 0;
 }
 
-int mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line, size_t bytes,
-		char **ret_reply)
+int mm_rpc_refuse(int code, const char *text, char **ret_line)
+{
+	mm_cleanup(mm_json_done) json_t *reply = request_refuse(NULL, code, text);
+
+	return reply ? reply_print(reply, ret_line) : -ENOMEM;
+}
+
+int mm_rpc_line(const struct mm_rpc *rpc, const char *line, size_t bytes, char **ret_reply)
 {
 	json_error_t where;
 	mm_cleanup(mm_json_done) json_t *request =
@@ -166,9 +172,9 @@ int mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *
 		reply = request_refuse(NULL, MM_RPC_PARSE, "not JSON");
 		r = reply ? 0 : -ENOMEM;
 	} else if (json_is_array(request)) {
-		r = batch_answer(methods, context, request, &reply);
+		r = batch_answer(rpc, request, &reply);
 	} else {
-		r = request_answer(methods, context, request, &reply);
+		r = request_answer(rpc, request, &reply);
 	}
 	if (r < 0)
 		return r;

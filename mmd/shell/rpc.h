@@ -5,13 +5,15 @@
  * Concept:   Takes one line and returns one line: a request or a batch is answered by a table of
  *            methods. Errors as the specification has them: -32700 no JSON, -32600 no request,
  *            -32601 no such method, -32602 bad params; MM_RPC_FAILED where a method could not do
- *            what was requested.
+ *            what was requested; MM_RPC_DENIED where it is not for this peer.
+ * Rights:    of each method the table says whether observers get it as well.
  * Ownership: params are borrowed by a method, its result is the caller's.
  * Threading: none of its own; methods run in the caller's thread.
  */
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define MM_RPC_PARSE     (-32700)
@@ -20,6 +22,7 @@
 #define MM_RPC_PARAMS    (-32602)
 #define MM_RPC_INTERNAL  (-32603)
 #define MM_RPC_FAILED    (-32000)
+#define MM_RPC_DENIED    (-32001)
 #define MM_RPC_BATCH_MAX 32
 #define MM_RPC_TEXT      256
 
@@ -28,13 +31,28 @@ struct mm_rpc_error {
 	char text[MM_RPC_TEXT];
 };
 
+enum mm_rpc_kind {
+	MM_RPC_CHANGES, /* for administrators alone */
+	MM_RPC_VIEWS,   /* it changes nothing, and what it shows is for observers as well */
+};
+
 struct mm_rpc_method {
 	const char *name;
+	enum mm_rpc_kind kind;
 	/*
 	 * @params is an object or NULL. Return: the result; NULL on failure, and @error is filled
 	 * in.
 	 */
 	json_t *(*run)(void *context, const json_t *params, struct mm_rpc_error *error);
+};
+
+/* The methods that a peer may call, and with what they are called. */
+struct mm_rpc {
+	const struct mm_rpc_method *methods; /* ends with a NULL name */
+	void *context;                       /* handed to methods */
+	/* NULL: all methods may be called; else why those that do not only view may not. */
+	const char *denied;
+	size_t batch_max; /* requests in a line; 0: MM_RPC_BATCH_MAX */
 };
 
 /* Fills in an error; returns NULL for `return mm_rpc_fail(...)`. */
@@ -43,13 +61,14 @@ json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
 
 /**
  * mm_rpc_line() - answer one line
- * @methods: ends with a NULL name
- * @context: handed to methods
+ * @rpc:     who asks for what
  * @line:    @bytes of them, without the newline
  * @bytes:   of @line
  * @ret_reply: malloc'ed line with its newline; NULL when there is nothing to answer (notifications)
  *
  * Return: 0; -ENOMEM: there is something to answer, and no memory for it.
  */
-int mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line, size_t bytes,
-		char **ret_reply);
+int mm_rpc_line(const struct mm_rpc *rpc, const char *line, size_t bytes, char **ret_reply);
+
+/* Makes the line that refuses whatever is asked. Return: 0; -ENOMEM. */
+int mm_rpc_refuse(int code, const char *text, char **ret_line);

@@ -114,7 +114,10 @@ static void keeper_message(struct mm_shell *shell, struct mm_kpacket *packet)
 		mm_session_accept(shell, mm_kpacket_take(packet, 0), msg->id);
 		break;
 	case MM_K_ADMIN:
-		mm_admin_accept(shell, mm_kpacket_take(packet, 0));
+		mm_admin_accept(shell, mm_kpacket_take(packet, 0), 0);
+		break;
+	case MM_K_VIEW:
+		mm_admin_accept(shell, mm_kpacket_take(packet, 0), msg->id);
 		break;
 	case MM_K_STARTED:
 		shell_on_started(shell, packet);
@@ -149,8 +152,11 @@ static void packet_report_lost(struct mm_shell *shell, const struct mm_kpacket *
 {
 	const struct mm_held_name conn = { .kind = MM_HELD_CONN, .id = packet->msg.id };
 	const struct mm_held_name pidfd = { .kind = MM_HELD_PIDFD, .id = packet->msg.id };
+	const struct mm_held_name view = { .kind = MM_HELD_VIEW, .id = packet->msg.id };
 
 	mm_log(MM_LOG_ERROR, "keeper.fds_lost", "op=%u", packet->msg.op);
+	if (packet->msg.op == MM_K_VIEW)
+		mm_held_drop(&shell->held, view, true);
 	if (packet->msg.op != MM_K_TENANT)
 		return;
 	mm_held_drop(&shell->held, conn, true);
@@ -229,6 +235,7 @@ static void shell_iterate(struct mm_shell *shell)
 
 	mm_held_beat(&shell->held, now, false);
 	shell_tick(shell, now);
+	mm_admin_service(shell, now);
 	for (int i = 0; i < ITERATION_ROUNDS_MAX && again; i++) {
 		workers_service(shell, now);
 		again = mm_sessions_service(shell, now);
@@ -255,7 +262,7 @@ static uint64_t shell_deadline(const struct mm_shell *shell)
 	uint64_t at = MM_MIN(mm_sessions_deadline(shell), mm_kchan_deadline(&shell->keeper));
 
 	at = MM_MIN(at, mm_peerlog_deadline(&shell->peerlog));
-	at = MM_MIN(at, mm_leave_deadline(shell));
+	at = MM_MIN(at, MM_MIN(mm_leave_deadline(shell), mm_admin_deadline(shell)));
 	if (shell->groups.again)
 		return 0;
 	for (uint32_t i = 0; i < shell->n_pools; i++)

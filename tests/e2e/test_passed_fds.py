@@ -185,3 +185,26 @@ def kernel_refuses():
         except OSError:
             return False
         return True
+
+
+def test_observer(d, passing):
+    """By the socket for those who only look; with a request, after one, and when core dies."""
+    def connected_to_look():
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        s.settimeout(limit(20))
+        s.connect(str(d.dir / "view.sock"))
+        return s
+
+    request = b'{"jsonrpc":"2.0","id":1,"method":"status"}\n'
+    for before in (b"", request, b"{"):
+        with connected_to_look() as s, stopped(d.pids("core")[0]):
+            if before:
+                s.sendall(before)
+            passing(s, request)
+        assert d.status()
+    with connected_to_look() as s:
+        with stopped(d.pids("core")[0]):
+            passing(s, request)
+            os.kill(d.pids("core")[0], signal.SIGKILL)
+        wait_until(d.answers, 20, "the next core")
+    assert d.status()

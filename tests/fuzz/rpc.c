@@ -22,6 +22,16 @@ static json_t *params_echo(void *context, const json_t *params, struct mm_rpc_er
 	return json_deep_copy(word);
 }
 
+/* An observer never gets here. */
+static json_t *params_write(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	(void)context;
+	(void)params;
+	(void)error;
+	mm_assert(false);
+	return NULL;
+}
+
 static void check_reply(const json_t *reply)
 {
 	const json_t *error = json_object_get(reply, "error");
@@ -36,12 +46,17 @@ static void check_reply(const json_t *reply)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-	static const struct mm_rpc_method methods[] = { { "echo", params_echo }, { NULL, NULL } };
+	static const struct mm_rpc_method methods[] = { { "echo", MM_RPC_VIEWS, params_echo },
+							{ "write", MM_RPC_CHANGES, params_write },
+							{ .name = NULL } };
+	static const struct mm_rpc observer = { .methods = methods,
+						.denied = "changes something",
+						.batch_max = 4 };
 	json_t *reply, *one;
 	char *line = NULL;
 	size_t i;
 
-	if (mm_rpc_line(methods, NULL, (const char *)data, size_bytes, &line) < 0 || !line)
+	if (mm_rpc_line(&observer, (const char *)data, size_bytes, &line) < 0 || !line)
 		return 0;
 	mm_assert(strchr(line, '\n') == line + strlen(line) - 1);
 	reply = json_loads(line, JSON_REJECT_DUPLICATES, NULL);

@@ -65,12 +65,28 @@ static int answer_missing(const struct mmctl *ctl, int error, const char *senten
 	return ctl->quiet ? MM_EXIT_UNREACHABLE : mmctl_error(MM_EXIT_UNREACHABLE, "%s", sentence);
 }
 
-static int socket_unreachable(const struct mmctl *ctl, int error)
+static int socket_unreachable(const struct mmctl *ctl, const char *path, int error)
 {
 	char sentence[PATH_MAX];
 
-	mm_reach_explain(ctl->socket, error, sentence, sizeof(sentence));
+	mm_reach_explain(path, error, sentence, sizeof(sentence));
 	return answer_missing(ctl, error, sentence);
+}
+
+/*
+ * For who may not administer mmd, but perhaps look at it. The sentence is about the socket that is
+ * the easier to get to, if there is one: its group can be joined.
+ */
+static int view_connect(const struct mmctl *ctl, int *ret_fd)
+{
+	const int fd = mm_rpc_client_open(ctl->view, answer_timeout_ns(ctl));
+
+	if (fd == -EACCES)
+		return socket_unreachable(ctl, ctl->view, EACCES);
+	if (fd < 0)
+		return socket_unreachable(ctl, ctl->socket, EACCES);
+	*ret_fd = fd;
+	return MM_EXIT_DONE;
 }
 
 static int socket_connect(const struct mmctl *ctl, int *ret_fd)
@@ -85,11 +101,13 @@ static int socket_connect(const struct mmctl *ctl, int *ret_fd)
 			"--dir: XDG_RUNTIME_DIR is not set; say where mmd's sockets are");
 	fd = mm_rpc_client_open(ctl->socket, answer_timeout_ns(ctl));
 	if (fd == -ENAMETOOLONG) {
-		(void)socket_unreachable(ctl, ENAMETOOLONG);
+		(void)socket_unreachable(ctl, ctl->socket, ENAMETOOLONG);
 		return MM_EXIT_USAGE;
 	}
+	if (fd == -EACCES && ctl->view)
+		return view_connect(ctl, ret_fd);
 	if (fd < 0)
-		return socket_unreachable(ctl, -fd);
+		return socket_unreachable(ctl, ctl->socket, -fd);
 	*ret_fd = fd;
 	return MM_EXIT_DONE;
 }
@@ -124,6 +142,7 @@ static bool uuid_begins(const char *hex, const char *uuid)
 static int device_ordinal(const struct mmctl *ctl, json_int_t *ret_device)
 {
 	const struct mmctl all = { .socket = ctl->socket,
+				   .view = ctl->view,
 				   .quiet = ctl->quiet,
 				   .device = -1,
 				   .timeout_ns = ctl->timeout_ns,

@@ -21,6 +21,7 @@
 struct mmctl {
 	const struct mmctl_options *options;
 	const char *socket; /* "": none was named and there is no default */
+	const char *view;   /* asked instead of socket by who may not use that; NULL: nothing is */
 	bool json;
 	bool quiet;          /* print nothing when mmd cannot be reached */
 	json_int_t device;   /* ordinal; -1: all devices, or the one that uuid names */

@@ -18,22 +18,44 @@ static mmctl_run_fn *const command_runs[MMCTL_COMMANDS] = {
 	[MMCTL_SHUTDOWN] = mmctl_shutdown_run,
 };
 
-static int socket_path(const struct mmctl_options *o, char *path)
+static const char root_folder[] = "/run/mmd";
+
+/*
+ * The folder of mmd's sockets if no option names one. An ordinary user without an mmd of its own
+ * looks at root's, if that lets anybody look. Return: whether there is a default.
+ */
+static bool folder_default(char *folder)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	int n;
+	char path[PATH_BYTES];
+	bool own = false;
 
-	if (o->socket)
+	if (geteuid() != 0 && runtime) {
+		snprintf(folder, PATH_BYTES, "%s/mmd", runtime);
+		snprintf(path, sizeof(path), "%.200s/admin.sock", folder);
+		own = access(path, F_OK) == 0;
+	}
+	if (geteuid() == 0 || (!own && access("/run/mmd/view.sock", F_OK) == 0))
+		snprintf(folder, PATH_BYTES, "%s", root_folder);
+	else if (!runtime)
+		return false;
+	return true;
+}
+
+/* Writes the paths of both sockets; "" for those that there are not. */
+static int socket_paths(const struct mmctl_options *o, char *path, char *view)
+{
+	char folder[PATH_BYTES];
+	int n = 0, n_view = 0;
+
+	*path = *view = 0;
+	if (o->socket) {
 		n = snprintf(path, PATH_BYTES, "%s", o->socket);
-	else if (o->dir)
-		n = snprintf(path, PATH_BYTES, "%s/admin.sock", o->dir);
-	else if (geteuid() == 0)
-		n = snprintf(path, PATH_BYTES, "/run/mmd/admin.sock");
-	else if (runtime)
-		n = snprintf(path, PATH_BYTES, "%s/mmd/admin.sock", runtime);
-	else
-		n = snprintf(path, PATH_BYTES, "%s", ""); /* a command that needs it reports it */
-	if (n < 0 || n >= PATH_BYTES)
+	} else if (o->dir || folder_default(folder)) {
+		n = snprintf(path, PATH_BYTES, "%s/admin.sock", o->dir ? o->dir : folder);
+		n_view = snprintf(view, PATH_BYTES, "%s/view.sock", o->dir ? o->dir : folder);
+	} /* else a command that needs it reports it */
+	if (n < 0 || n >= PATH_BYTES || n_view < 0)
 		return mmctl_error(MM_EXIT_USAGE, "--socket: longer than a socket's path may be");
 	return MM_EXIT_DONE;
 }
@@ -42,17 +64,18 @@ int main(int argc, char **argv)
 {
 	struct mmctl_options options;
 	struct mm_opt_line line;
-	char path[PATH_BYTES];
+	char path[PATH_BYTES], view[PATH_BYTES];
 	struct mmctl ctl;
 	int r = mmctl_options_parse(argc, argv, &options, &line);
 
 	if (r >= 0)
 		return r;
-	r = socket_path(&options, path);
+	r = socket_paths(&options, path, view);
 	if (r != MM_EXIT_DONE)
 		return r;
 	ctl = (struct mmctl){ .options = &options,
 			      .socket = path,
+			      .view = *view ? view : NULL,
 			      .json = options.json,
 			      .device = options.device,
 			      .uuid = options.uuid };

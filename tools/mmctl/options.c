@@ -32,16 +32,17 @@ const struct mm_opt_choice mmctl_timeout_choices[] = {
 static const struct mm_opt shared_options[] = {
 	{ .name = "socket",
 	  .value = "PATH",
-	  .help = "admin socket of mmd",
+	  .help = "socket of mmd: admin.sock, or view.sock, which is for looking only",
 	  .type = MM_OPT_TEXT,
 	  MMCTL_AT(socket),
-	  .otherwise = "admin.sock in --dir" },
+	  .otherwise = "admin.sock in --dir; view.sock there for who may not use that" },
 	{ .name = "dir",
 	  .value = "DIR",
 	  .help = "directory of mmd",
 	  .type = MM_OPT_TEXT,
 	  MMCTL_AT(dir),
-	  .otherwise = "/run/mmd as root, else $XDG_RUNTIME_DIR/mmd" },
+	  .otherwise = "/run/mmd as root, else $XDG_RUNTIME_DIR/mmd; where that has no mmd and "
+		       "/run/mmd one that lets others look, /run/mmd" },
 	{ .name = "device",
 	  .value = "N|UUID",
 	  .help = "only what is on this device: the ordinal that mmd was given, or its UUID "

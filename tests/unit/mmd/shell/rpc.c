@@ -26,7 +26,10 @@ static json_t *echo(void *context, const json_t *params, struct mm_rpc_error *er
 	return json_deep_copy(word);
 }
 
-static const struct mm_rpc_method methods[] = { { "echo", echo }, { NULL, NULL } };
+static const struct mm_rpc_method methods[] = { { "echo", MM_RPC_CHANGES, echo },
+						{ "look", MM_RPC_VIEWS, echo },
+						{ .name = NULL } };
+static const struct mm_rpc all = { .methods = methods };
 
 static const struct {
 	const char *line;
@@ -49,9 +52,8 @@ static void test_answers(void **state)
 		mm_cleanup(mm_free_ptr) char *reply = NULL;
 
 		calls = 0;
-		assert_int_equal(
-			mm_rpc_line(methods, NULL, cases[i].line, strlen(cases[i].line), &reply),
-			0);
+		assert_int_equal(mm_rpc_line(&all, cases[i].line, strlen(cases[i].line), &reply),
+				 0);
 		if (cases[i].reply)
 			assert_string_equal(reply, cases[i].reply);
 		else
@@ -93,9 +95,8 @@ static void test_errors(void **state)
 		json_t *json, *error;
 		char *reply;
 
-		assert_int_equal(
-			mm_rpc_line(methods, NULL, wrong[i].line, strlen(wrong[i].line), &reply),
-			0);
+		assert_int_equal(mm_rpc_line(&all, wrong[i].line, strlen(wrong[i].line), &reply),
+				 0);
 		json = json_loads(reply, 0, NULL);
 		error = json_object_get(json, "error");
 		assert_int_equal(json_integer_value(json_object_get(error, "code")), wrong[i].code);
@@ -118,12 +119,54 @@ static void test_batch_limit(void **state)
 				      json_pack("{s:s,s:s}", "jsonrpc", "2.0", "method", "echo"));
 	line = json_dumps(batch, JSON_COMPACT);
 	calls = 0;
-	assert_int_equal(mm_rpc_line(methods, NULL, line, strlen(line), &reply), 0);
+	assert_int_equal(mm_rpc_line(&all, line, strlen(line), &reply), 0);
 	assert_non_null(strstr(reply, "-32600"));
 	assert_int_equal(calls, 0);
 	free(reply);
 	free(line);
 	json_decref(batch);
+}
+
+#define CALL(id, method) \
+	"{\"jsonrpc\":\"2.0\"," id "\"method\":\"" method "\",\"params\":{\"word\":1}}"
+
+/* An observer gets what only shows something, and a sentence for the rest; fewer in a line, too. */
+static void test_rights(void **state)
+{
+	static const struct mm_rpc observer = { .methods = methods,
+						.denied = "is for root",
+						.batch_max = 2 };
+	static const struct {
+		const char *line, *reply;
+		int calls;
+	} asked[] = {
+		{ CALL("\"id\":1,", "look"), "{\"jsonrpc\":\"2.0\",\"result\":1,\"id\":1}\n", 1 },
+		{ CALL("\"id\":1,", "echo"),
+		  "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32001,"
+		  "\"message\":\"echo is for root\"},\"id\":1}\n",
+		  0 },
+		/* also where no answer is due */
+		{ CALL("", "echo"), NULL, 0 },
+		{ "[" CALL("", "look") "," CALL("", "echo") "]", NULL, 1 },
+		{ "[1,2,3]",
+		  "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32600,"
+		  "\"message\":\"batch too long\"},\"id\":null}\n",
+		  0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(asked); i++) {
+		mm_cleanup(mm_free_ptr) char *reply = NULL;
+
+		calls = 0;
+		assert_int_equal(
+			mm_rpc_line(&observer, asked[i].line, strlen(asked[i].line), &reply), 0);
+		if (asked[i].reply)
+			assert_string_equal(reply, asked[i].reply);
+		else
+			assert_null(reply);
+		assert_int_equal(calls, asked[i].calls);
+	}
 }
 
 int main(void)
@@ -132,6 +175,7 @@ int main(void)
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_batch_limit),
+		cmocka_unit_test(test_rights),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
