@@ -13,7 +13,7 @@ import unittest
 
 CMAKE, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 PATIENCE_S = 600
-SECTIONS = ("build", "tests", "check")
+SECTIONS = ("build", "tests", "check", "deb")
 
 
 def shell(script):
