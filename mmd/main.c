@@ -119,11 +119,14 @@ int main(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
+	if (!config.role)
+		mm_log_find_journal();
 	if (mm_config_check(&config, error) < 0)
 		return mm_opt_refuse(&mm_config_program, 0, "%s", error);
 	r = streams_open();
 	if (r < 0) {
-		fprintf(stderr, "mmd: cannot open /dev/null: %s\n", strerror(-r));
+		fprintf(stderr, "%smmd: cannot open /dev/null: %s\n", mm_log_prefix(MM_LOG_ERROR),
+			strerror(-r));
 		return MM_EXIT_FAILED;
 	}
 	return role_run(&config);

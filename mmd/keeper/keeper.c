@@ -390,11 +390,11 @@ int mm_keeper_main(const struct mm_config *config)
 	int status = 1;
 
 	if (keeper_init(&k, config, error) < 0)
-		fprintf(stderr, "mmd: %s\n", error);
+		fprintf(stderr, "%smmd: %s\n", mm_log_prefix(MM_LOG_ERROR), error);
 	else
 		status = keeper_run(&k);
 	keeper_done(&k);
 	if (*k.why)
-		fprintf(stderr, "mmd: %s\n", k.why);
+		fprintf(stderr, "%smmd: %s\n", mm_log_prefix(MM_LOG_ERROR), k.why);
 	return status;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "libclient/base/base.h"
+#include "mmd/common/log.h"
 
 uint64_t mm_keeper_backoff_ns(unsigned int times, uint64_t max_ns)
 {
@@ -27,7 +28,7 @@ void mm_keeper_fail(struct mm_keeper *k, const char *text)
 	snprintf(line, sizeof(line), "%s", text);
 	for (char *c = line; *c; c++)
 		*c = *c < ' ' || *c > '~' ? '?' : *c;
-	if (fprintf(stderr, "mmd: %s\n", line) < 0)
+	if (fprintf(stderr, "%smmd: %s\n", mm_log_prefix(MM_LOG_ERROR), line) < 0)
 		snprintf(k->why, sizeof(k->why), "%s", line);
 	k->failed = true;
 	mm_keeper_child_kill(k->process.pid);

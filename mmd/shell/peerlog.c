@@ -19,9 +19,12 @@ static void bucket_report(struct mm_peerlog_bucket *b)
 
 	if (b->suppressed && b->key == MM_PEERLOG_SHARED)
 		mm_log(MM_LOG_WARN, "log.suppressed", "others=many lines=%" PRIu64, b->suppressed);
+	else if (b->suppressed && is_uid)
+		mm_log(MM_LOG_WARN, "log.suppressed", "uid=%" PRIu64 " lines=%" PRIu64,
+		       b->key & ~MM_PEERLOG_UID(0), b->suppressed);
 	else if (b->suppressed)
-		mm_log(MM_LOG_WARN, "log.suppressed", "%s=%" PRIu64 " lines=%" PRIu64,
-		       is_uid ? "uid" : "account", b->key & ~MM_PEERLOG_UID(0), b->suppressed);
+		mm_log(MM_LOG_WARN, "log.suppressed", "account=%" PRIu64 " lines=%" PRIu64, b->key,
+		       b->suppressed);
 	b->suppressed = 0;
 	b->report_at_ns = UINT64_MAX;
 }
