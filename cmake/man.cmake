@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DPROGRAM=mmd -DMAN=mmd.8 -DBASH=mmd [-DTEMPLATE=mmd.8.in] -P man.cmake: writes the man page and the
+# cmake -DPROGRAM=mmd -DMAN=mmd.8 -DBASH=mmd [-DTEMPLATE=mmd.8.in] [-DDATE=2026-11-28] -P man.cmake: writes the man page and the
 # completion of a program from its table of options. In a template, which has the sections that are written by
 # hand, @HEAD@ stands for all before DESCRIPTION, @OPTIONS@ for commands, options and the sections of the table,
 # @TAIL@ for what is behind them, from EXIT STATUS on, unless the template has these sections itself.
@@ -46,4 +46,11 @@ if(TEMPLATE)
   endforeach()
   set(page "${text}")
 endif()
+# Programs do not know when they were released, a synopsis ends with a blank, a
+# section may begin with a paragraph: none is wrong, but mandoc says so.
+if(DATE)
+  string(REGEX REPLACE "(\n[.]TH [^\n ]+ [0-9]) \"\"" "\\1 \"${DATE}\"" page "${page}")
+endif()
+string(REGEX REPLACE " +\n" "\n" page "${page}")
+string(REGEX REPLACE "(\n[.]SH [^\n]*\n)[.]PP\n" "\\1" page "${page}")
 file(WRITE "${MAN}" "${page}")

@@ -16,6 +16,9 @@ if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   message(STATUS "Man pages and completion are not made: the programs cannot run here")
   return()
 endif()
+# The date of the last commit, so that the same source makes the same pages; what is no checkout has none.
+execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} log -1 --format=%cs OUTPUT_VARIABLE MM_DATE
+  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 set(outputs "")
 foreach(page ${MM_PAGES})
   string(REGEX REPLACE "[.].*" "" program ${page})
@@ -36,7 +39,7 @@ foreach(page ${MM_PAGES})
   add_custom_command(OUTPUT ${man} ${bash}
     COMMAND ${CMAKE_COMMAND}
       "-DPROGRAM=${command}" -DMAN=${man}
-      -DBASH=${bash} -DTEMPLATE=${template} -P ${CMAKE_SOURCE_DIR}/cmake/man.cmake
+      -DBASH=${bash} -DTEMPLATE=${template} -DDATE=${MM_DATE} -P ${CMAKE_SOURCE_DIR}/cmake/man.cmake
     DEPENDS ${parts} ${template} ${CMAKE_SOURCE_DIR}/cmake/man.cmake
     COMMENT "Man page and completion of ${program}" VERBATIM)
   list(APPEND outputs ${man} ${bash})
@@ -48,4 +51,23 @@ foreach(page ${MM_PAGES})
   install(FILES ${bash} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
     COMPONENT ${component})
 endforeach()
+
+# The library's manual comes from the comments of its headers: one page for each function that it exports.
+if(Python3_Interpreter_FOUND)
+  set(exports ${CMAKE_SOURCE_DIR}/libclient/client/exports.map)
+  set(headers "")
+  foreach(name client client_model client_group)
+    list(APPEND headers ${CMAKE_SOURCE_DIR}/include/mm/${name}.h)
+  endforeach()
+  set(stamp ${CMAKE_BINARY_DIR}/man3.stamp)
+  add_custom_command(OUTPUT ${stamp}
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/man3
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/man3.py ${exports} ${PROJECT_VERSION}
+      "${MM_DATE}" ${CMAKE_BINARY_DIR}/man3 ${headers}
+    COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+    DEPENDS ${CMAKE_SOURCE_DIR}/cmake/man3.py ${exports} ${headers}
+    COMMENT "Man pages of libmm-client" VERBATIM)
+  list(APPEND outputs ${stamp})
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT client-dev)
+endif()
 add_custom_target(mm-pages ALL DEPENDS ${outputs})

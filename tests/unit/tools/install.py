@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -224,6 +225,27 @@ class Install(unittest.TestCase):
         page = (self.prefix / "share" / "man" / "man8" / "mmd.8").read_text()
         for words in ("\\-\\-reclaim\\-timeout", "dwell\\-ms", ".SH FILES", ".SH SIGNALS", "@"):
             self.assertEqual(words in page, words != "@", words)
+
+    def test_manual_of_the_library(self):
+        """A page for each function that is exported, and an overview that names all."""
+        exports = (pathlib.Path(SOURCE) / "libclient/client/exports.map").read_text()
+        names = re.findall(r"^\t(mm_\w+);", exports, re.M)
+        self.assertGreater(len(names), 50)
+        folder = self.prefix / "share" / "man" / "man3"
+        self.assertEqual({path.name for path in folder.iterdir()}, {f"{name}.3" for name in [*names, "libmm-client"]})
+        whole = (folder / "libmm-client.3").read_text()
+        for name in names:
+            self.assertIn(f"\\fB{name}\\fR(3)", whole)
+            self.assertIn(f"{name}(", (folder / f"{name}.3").read_text().split(".SH SYNOPSIS")[1])
+
+    @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
+    def test_mandoc_has_nothing_to_say(self):
+        pages = sorted((self.prefix / "share" / "man").rglob("*.[1-8]"))
+        said = subprocess.run(["mandoc", "-T", "lint", *pages], capture_output=True, text=True, timeout=PATIENCE_S,
+                              check=False).stdout
+        # What programs print is not folded, and what is shown of a header is as wide as that.
+        said = [line for line in said.splitlines() if "input text line longer than 80 bytes" not in line]
+        self.assertEqual(said, [])
 
     def offers(self, *words):
         """What bash offers for the last word."""
