@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/lab/mkmodel/hf.h"
 #include "tools/lab/mkmodel/config.h"
+#include "tools/lab/mkmodel/words.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -238,6 +239,20 @@ static int write_config(struct writer *w)
 	return write_json(w, config);
 }
 
+static int write_words(struct writer *w)
+{
+	mm_cleanup(mm_json_done) json_t *words = mk_words_json(&w->source->arch);
+
+	return write_json(w, words);
+}
+
+static int write_words_config(struct writer *w)
+{
+	mm_cleanup(mm_json_done) json_t *config = mk_words_config_json(&w->source->arch);
+
+	return write_json(w, config);
+}
+
 /* Has @body write the file dir/name.part, then renames it. */
 static int write_file(struct writer *w, const char *dir, const char *name,
 		      int (*body)(struct writer *w))
@@ -373,5 +388,10 @@ int mk_write(const struct mk_source *source, const char *dir, const struct mk_fo
 	}
 	r = format->shards ? write_shards(&w, dir)
 			   : write_file(&w, dir, "model.safetensors", write_safetensors);
+	if (!r && format->words && source->arch.vocab <= MK_WORDS_MAX) {
+		r = write_file(&w, dir, "tokenizer.json", write_words);
+		if (!r)
+			r = write_file(&w, dir, "tokenizer_config.json", write_words_config);
+	}
 	return r ? r : write_file(&w, dir, "config.json", write_config);
 }

@@ -37,6 +37,7 @@ struct mk_format {                  /* how weights are stored */
 	enum mm_dtype dtype;        /* type of matrices */
 	enum mm_dtype vector_dtype; /* type of norms and biases */
 	uint32_t shards;            /* 0: one file, without an index */
+	bool words;                 /* with a tokenizer (words.h) */
 };
 
 /**

@@ -174,7 +174,8 @@ static const struct mm_opt_command mk_commands[] = {
 const struct mm_opt_program mk_program = {
 	.name = "mkmodel",
 	.summary = "write models as Hugging Face lays them out",
-	.text = "Writes OUT_DIR/config.json and OUT_DIR/model.safetensors.",
+	.text = "Writes OUT_DIR/config.json and OUT_DIR/model.safetensors, and, but for llama2c, a "
+		"tokenizer whose tokens are the words t0, t1, t2, ...; any other word is t0.",
 	.commands = mk_commands,
 	.n_commands = MM_ARRAY_SIZE(mk_commands),
 	.exits = "Exit status: 0 done, 1 failed, 2 wrong arguments.",
@@ -216,6 +217,7 @@ int mk_options_parse(int argc, char **argv, struct mk_options *ret_options,
 		status = model_options_check(&o, ret_line);
 	if (status >= 0)
 		return status;
+	o.format.words = ret_line->command != MK_LLAMA2C;
 	if (!o.format.vector_dtype)
 		o.format.vector_dtype = o.format.dtype;
 	*ret_options = o;

@@ -17,7 +17,7 @@
 #include "tests/unit/tools/mmserve/rig.h"
 #include "tools/mmserve/engine/check.h"
 
-static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
+static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0, false };
 static char dir[256], err[MM_SERVE_ERROR_BYTES];
 
 static struct mm_arch arch_of(enum mm_family family)

@@ -86,8 +86,8 @@ static const struct {
 	    .patient = true, .graphs_max = 16 } },
 };
 
-static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
-static const struct mk_format bf16 = { MM_DTYPE_BF16, MM_DTYPE_BF16, 0 };
+static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0, false };
+static const struct mk_format bf16 = { MM_DTYPE_BF16, MM_DTYPE_BF16, 0, false };
 static struct rig_result alone[REQUESTS], results[REQUESTS];
 
 static void requests_compare(const char *what, const struct mm_requests *requests)
@@ -115,7 +115,8 @@ static void test_batch_invariance(void **state)
 		struct mk_random random = rig_random(&models[m].arch, 7 + m);
 		const struct mk_source source = { random.arch, mk_random_row, &random };
 
-		rig_model(&source, &(struct mk_format){ models[m].dtype, models[m].dtype, 0 }, dir,
+		rig_model(&source,
+			  &(struct mk_format){ models[m].dtype, models[m].dtype, 0, false }, dir,
 			  sizeof(dir));
 		rig_requests(&requests, REQUESTS, random.arch.vocab, 11 + m);
 		for (size_t i = 0; i < MM_ARRAY_SIZE(runs); i++) {
@@ -173,7 +174,7 @@ static void test_batch_invariance_of_cublas(void **state)
 		struct mk_random random = rig_random(&models[of_models[m]].arch, 7 + m);
 		const struct mk_source source = { random.arch, mk_random_row, &random };
 
-		rig_model(&source, &(struct mk_format){ dtype, dtype, 0 }, dir, sizeof(dir));
+		rig_model(&source, &(struct mk_format){ dtype, dtype, 0, false }, dir, sizeof(dir));
 		rig_requests(&requests, 8, random.arch.vocab, 11 + m);
 		for (size_t i = 0; i < MM_ARRAY_SIZE(of_runs); i++) {
 			struct rig_run run = runs[of_runs[i]].run;

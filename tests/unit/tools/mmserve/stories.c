@@ -21,7 +21,7 @@
 #define STEPS        200u
 #define EXIT_SKIPPED 77
 
-static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
+static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0, false };
 static const char *data_dir;
 static uint32_t expected[STEPS];
 

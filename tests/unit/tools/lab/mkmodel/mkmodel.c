@@ -31,7 +31,7 @@
 static char dir[256], path[300];
 static char err[MK_ERROR_BYTES];
 
-static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
+static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0, false };
 static const struct mm_arch tiny_arch = { .hidden = 16,
 					  .ffn = 24,
 					  .layers = 2,
@@ -263,7 +263,7 @@ static void test_sparse(void **state)
 {
 	const struct mm_shape *shape = mm_shape_find("OPT-30B");
 	const struct mk_source source = { .arch = shape->arch };
-	struct mk_format format = { MM_DTYPE_F16, MM_DTYPE_F16, 0 };
+	struct mk_format format = { MM_DTYPE_F16, MM_DTYPE_F16, 0, false };
 	const struct mm_st_tensor *t;
 	struct mm_safetensors st;
 	uint64_t bytes = 0;
@@ -314,7 +314,7 @@ static void test_refuses_to_write(void **state)
 
 	(void)state;
 	for (enum mm_dtype d = MM_DTYPE_F32; d <= MM_DTYPE_BF16; d++) {
-		const struct mk_format format = { d, d, 0 };
+		const struct mk_format format = { d, d, 0, false };
 
 		assert_int_equal(mk_write(&source, dir, &format, err), -ERANGE);
 		assert_non_null(strstr(err, "model.layers.0.mlp.gate_proj.weight, row 2"));
@@ -406,7 +406,7 @@ static void open_shard(uint32_t i, uint32_t n, struct mm_safetensors *st)
 /* Checks that each tensor is in the shard that the index names, and that no shard is empty. */
 static void check_shards(const struct mk_source *source, uint32_t n, size_t tensors)
 {
-	const struct mk_format format = { MM_DTYPE_BF16, MM_DTYPE_F32, n };
+	const struct mk_format format = { MM_DTYPE_BF16, MM_DTYPE_F32, n, false };
 	json_t *index, *map;
 	size_t found = 0;
 	uint64_t bytes = 0;
@@ -447,7 +447,7 @@ static void test_shards(void **state)
 {
 	struct mk_random r = { tiny_arch, 9 };
 	const struct mk_source source = { r.arch, mk_random_row, &r };
-	const struct mk_format too_many = { MM_DTYPE_F32, MM_DTYPE_F32, 22 };
+	const struct mk_format too_many = { MM_DTYPE_F32, MM_DTYPE_F32, 22, false };
 
 	(void)state;
 	check_shards(&source, 1, 21);
