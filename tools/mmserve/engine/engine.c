@@ -10,11 +10,13 @@
 
 #include "libclient/base/base.h"
 #include "libclient/base/random.h"
+#include "tools/mmserve/engine/lender.h"
 #include "tools/mmserve/engine/suspend.h"
 
-#define POLL_NS         (20 * MM_NS_PER_MS) /* longest wait when nothing can run */
-#define RETIRED_POLL_NS (MM_NS_PER_MS / 5)  /* longest wait while the device works on moves */
-#define VOID_STEPS_MAX  1000u               /* so many void steps in a row end the run */
+#define POLL_NS         (20 * MM_NS_PER_MS)  /* longest wait when nothing can run */
+#define RETIRED_POLL_NS (MM_NS_PER_MS / 5)   /* longest wait while the device works on moves */
+#define IDLE_POLL_NS    (100 * MM_NS_PER_MS) /* longest wait when nobody requests anything */
+#define VOID_STEPS_MAX  1000u                /* so many void steps in a row end the run */
 
 static uint64_t now_ns(void)
 {
@@ -24,108 +26,6 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * MM_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static int engine_fail(struct mm_engine *e, int error, const char *what)
-{
-	const char *why = e->memory->ops->error(e->memory);
-
-	snprintf(e->err, MM_SERVE_ERROR_BYTES, "%s: %.1000s", what,
-		 why && *why ? why : strerror(-error));
-	return error;
-}
-
-static int engine_fail_gpu(struct mm_engine *e, CUresult r, const char *what)
-{
-	snprintf(e->err, MM_SERVE_ERROR_BYTES, "%s: %s", what, mm_gpu_strerror(e->memory->gpu, r));
-	return mm_gpu_errno(r);
-}
-
-/* ---- the memory's functions for kvman ---- */
-
-static int kvman_want(void *context, uint32_t chunks_total)
-{
-	struct mm_engine *e = context;
-	const int r = e->memory->ops->kv_want(e->memory, chunks_total);
-
-	return r && r != -EAGAIN && r != -ENOSPC && r != -EDQUOT
-		       ? engine_fail(e, r, "cannot ask for KV memory")
-		       : r;
-}
-
-static void kvman_usable(void *context, uint64_t *ret_bitmap, size_t words)
-{
-	const struct mm_engine *e = context;
-
-	e->memory->ops->kv_usable(e->memory, ret_bitmap, words);
-}
-
-static int kvman_release(void *context, uint32_t chunk)
-{
-	struct mm_engine *e = context;
-	const int r = e->memory->ops->kv_release(e->memory, chunk);
-
-	return r ? engine_fail(e, r, "cannot give a KV chunk back") : 0;
-}
-
-static uint32_t kvman_owed(void *context)
-{
-	const struct mm_engine *e = context;
-
-	return e->memory->ops->kv_owed ? e->memory->ops->kv_owed(e->memory) : 0;
-}
-
-static int kvman_move(void *context, const struct mm_sched_move *moves, uint32_t n)
-{
-	struct mm_engine *e = context;
-	int r = 0;
-
-	for (uint32_t i = 0; i < n && !r; i++)
-		r = mm_forward_move_block(&e->forward, moves[i].from, moves[i].to);
-	return r ? engine_fail(e, r, "cannot move KV blocks") : 0;
-}
-
-static int kvman_mark(void *context)
-{
-	struct mm_engine *e = context;
-	const CUresult r = e->memory->gpu->cuEventRecord(e->retired_done, e->forward.stream);
-
-	return r ? engine_fail_gpu(e, r, "cannot move KV blocks") : 0;
-}
-
-static int kvman_is_marked(void *context)
-{
-	struct mm_engine *e = context;
-	const CUresult r = e->memory->gpu->cuEventQuery(e->retired_done);
-
-	if (r == CUDA_ERROR_NOT_READY)
-		return -EAGAIN;
-	return r ? engine_fail_gpu(e, r, "cannot move KV blocks") : 0;
-}
-
-static void kvman_report_load(void *context, const struct mm_kvman_load *load)
-{
-	const struct mm_engine *e = context;
-	const struct mm_load_hint hint = { .size = sizeof(hint),
-					   .kv_chunks_used = load->chunks_used,
-					   .waiting = load->waiting,
-					   .running = load->running,
-					   .kv_chunks_queued = load->chunks_queued,
-					   .requests_done = e->stats.requests_done,
-					   .requests_late = e->stats.requests_late };
-
-	e->memory->ops->hint(e->memory, &hint);
-}
-
-static const struct mm_kvman_ops kvman_ops = {
-	.want = kvman_want,
-	.usable = kvman_usable,
-	.owed = kvman_owed,
-	.release = kvman_release,
-	.move = kvman_move,
-	.mark = kvman_mark,
-	.marked = kvman_is_marked,
-	.load = kvman_report_load,
-};
-
 /* ---- setting up ---- */
 
 static uint32_t longest_request_tokens(const struct mm_engine *e)
@@ -133,6 +33,8 @@ static uint32_t longest_request_tokens(const struct mm_engine *e)
 	const uint32_t max = e->weights->arch.max_position;
 	uint64_t longest = 1;
 
+	if (e->opts.inbox)
+		return e->opts.max_length ? MM_MIN(e->opts.max_length, max) : max;
 	for (size_t i = 0; i < e->requests->n; i++) {
 		const struct mm_request *q = &e->requests->all[i];
 		const uint64_t tokens = (uint64_t)q->n_prompt + q->max_tokens;
@@ -151,7 +53,8 @@ static int engine_init_sched(struct mm_engine *e, uint32_t max_tokens)
 					      .share_bytes = e->opts.kv_share_bytes,
 					      .fixed = e->memory->fixed };
 	struct mm_sched_config config = {
-		.max_seqs = (uint32_t)MM_MIN(MM_MAX(e->requests->n, 1), UINT32_MAX),
+		.max_seqs = e->opts.inbox ? e->opts.inbox->jobs_max
+					  : (uint32_t)MM_MIN(MM_MAX(e->requests->n, 1), UINT32_MAX),
 		.max_batch = e->opts.max_batch,
 		.max_batched_tokens = e->opts.max_batched_tokens,
 		.max_tokens = max_tokens,
@@ -182,7 +85,8 @@ static int engine_init_kvman(struct mm_engine *e)
 	};
 
 	e->finished = calloc(e->opts.max_batch, sizeof(*e->finished));
-	return e->finished ? mm_kvman_init(&e->kvman, &config, &e->sched, &kvman_ops, e) : -ENOMEM;
+	return e->finished ? mm_kvman_init(&e->kvman, &config, &e->sched, &mm_lender_ops, e)
+			   : -ENOMEM;
 }
 
 static int engine_init_kv(struct mm_engine *e)
@@ -195,7 +99,7 @@ static int engine_init_kv(struct mm_engine *e)
 	const int r = e->memory->ops->kv_open(e->memory, &kv, e->kv.va);
 
 	e->forward.kv = &e->kv;
-	return r ? engine_fail(e, r, "cannot open the KV arena") : mm_suspend_open(e);
+	return r ? mm_lender_fail(e, r, "cannot open the KV arena") : mm_suspend_open(e);
 }
 
 int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struct mm_memory *memory,
@@ -222,7 +126,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 				 .err = err };
 	res = mm_stamps_init(&e->stamps, memory->gpu, opts->device_times, opts->time_scale);
 	if (res)
-		return engine_fail_gpu(e, res, "cannot create an event");
+		return mm_lender_fail_gpu(e, res, "cannot create an event");
 	r = mm_kv_arena_init(
 		&e->kv, opts->kv_order, weights->arch.layers,
 		mm_forward_part_bytes(&weights->arch, opts->block_tokens, opts->kv_dtype),
@@ -233,6 +137,8 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 		r = engine_init_sched(e, longest_request_tokens(e));
 	if (!r)
 		r = engine_init_kvman(e);
+	if (!r && opts->inbox)
+		r = mm_live_open(e, opts->inbox);
 	if (r) {
 		snprintf(err, MM_SERVE_ERROR_BYTES, "cannot set up the scheduler: %s",
 			 strerror(-r));
@@ -241,11 +147,11 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	forward.table_stride = e->sched.table_stride;
 	r = mm_forward_init(&e->forward, memory, weights, &forward, err);
 	if (!r && mm_graphs_init(&e->graphs, &e->forward, opts->graphs_max, opts->graphs_must))
-		r = engine_fail(e, -ENOMEM, "cannot keep graphs");
+		r = mm_lender_fail(e, -ENOMEM, "cannot keep graphs");
 	if (r)
 		return r;
 	res = memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING);
-	return res ? engine_fail_gpu(e, res, "cannot create an event") : engine_init_kv(e);
+	return res ? mm_lender_fail_gpu(e, res, "cannot create an event") : engine_init_kv(e);
 }
 
 void mm_engine_done(struct mm_engine *e)
@@ -258,6 +164,7 @@ void mm_engine_done(struct mm_engine *e)
 		mm_forward_done(&e->forward);
 	mm_kvman_done(&e->kvman);
 	mm_sched_done(&e->sched);
+	mm_live_close(e);
 	mm_stats_done(&e->stats);
 	free(e->finished);
 	mm_kv_arena_done(&e->kv);
@@ -265,6 +172,12 @@ void mm_engine_done(struct mm_engine *e)
 }
 
 /* ---- requests ---- */
+
+/* Return: the request of a sequence, by the value that the scheduler keeps for it. */
+static struct mm_request *engine_request(const struct mm_engine *e, uint64_t user)
+{
+	return e->live.inbox ? &mm_live_job(user)->request : &e->requests->all[user];
+}
 
 /* Counts a request that was served, or waited in vain: both are reported to mmd. */
 static void request_count(struct mm_engine *e, const struct mm_request *q)
@@ -308,11 +221,50 @@ static int refuse_size(struct mm_engine *e, struct mm_request *q, uint64_t now)
 	return request_refuse(e, q, now, why);
 }
 
+/* Ends a job that was cancelled or has met one of its ends: what it holds is free at once. */
+static int job_remove(struct mm_engine *e, struct mm_job *job, uint64_t now, enum mm_job_end end)
+{
+	int r;
+
+	mm_sched_remove(&e->sched, job->seq, now);
+	r = request_finish(e, &job->request, mm_stamps_at(&e->stamps, now));
+	if (end == MM_JOB_STOP)
+		request_count(e, &job->request);
+	mm_live_end(e, job, end);
+	return r;
+}
+
+static int jobs_admit(struct mm_engine *e, uint64_t now)
+{
+	struct mm_job *job;
+	int r = 0;
+
+	while (!r && (job = mm_inbox_pop(e->live.inbox))) {
+		struct mm_request *q = &job->request;
+
+		q->arrival_s = mm_stamps_at(&e->stamps, job->arrival_ns);
+		e->next_arrival++;
+		r = mm_sched_add(&e->sched, q->n_prompt, q->max_tokens, (uintptr_t)job, &job->seq);
+		mm_assert(r != MM_E_FULL);
+		if (!r) {
+			mm_live_began(e, job);
+			continue;
+		}
+		r = refuse_size(e, q, now);
+		mm_live_end(e, job, MM_JOB_REFUSED);
+	}
+	while (!r && (job = mm_live_cancelled(e)))
+		r = job_remove(e, job, now, MM_JOB_CANCELLED);
+	return r;
+}
+
 static int requests_admit(struct mm_engine *e, uint64_t now)
 {
 	const double t = mm_stamps_at(&e->stamps, now);
 	uint32_t seq;
 
+	if (e->live.inbox)
+		return jobs_admit(e, now);
 	while (e->next_arrival < e->requests->n) {
 		struct mm_request *q = &e->requests->all[e->next_arrival];
 		int r;
@@ -351,14 +303,15 @@ static int engine_handle_events(struct mm_engine *e, uint64_t now)
 			break;
 		case MM_EVENT_PLAN_CHANGED:
 			e->stats.plan_changes++;
+			e->layers_away = event.count;
 			e->stats.layers_remapped_max =
 				MM_MAX(e->stats.layers_remapped_max, event.count);
 			break;
 		case MM_EVENT_DISCONNECTED:
-			r = engine_fail(e, -ECONNRESET, "the connection to mmd is over");
+			r = mm_lender_fail(e, -ECONNRESET, "the connection to mmd is over");
 			break;
 		case MM_EVENT_LEAVE:
-			r = engine_fail(e, -ESHUTDOWN, "mmd is shutting down");
+			r = mm_lender_fail(e, -ESHUTDOWN, "mmd is shutting down");
 			break;
 		case MM_EVENT_SWAPPED:
 		case MM_EVENT_TURN_BEGIN: /* turn_request() checks for the turn before each step */
@@ -380,7 +333,7 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 	for (uint32_t i = 0; i < plan->n_items; i++) {
 		const struct mm_sched_item *item = &plan->items[i];
 		const struct mm_seq *q = &e->sched.seqs[item->seq];
-		const uint32_t *ids = e->requests->all[q->user].ids;
+		const uint32_t *ids = engine_request(e, q->user)->ids;
 		const uint32_t *blocks = mm_sched_table(&e->sched, item->seq);
 		uint32_t *table = b->tables + i * (size_t)e->sched.table_stride;
 
@@ -436,8 +389,8 @@ static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 static int engine_fail_step(struct mm_engine *e, int error)
 {
 	if (!e->forward.error)
-		return engine_fail(e, error, "a step failed");
-	engine_fail_gpu(e, e->forward.error, "a step failed");
+		return mm_lender_fail(e, error, "a step failed");
+	mm_lender_fail_gpu(e, e->forward.error, "a step failed");
 	return error;
 }
 
@@ -462,32 +415,54 @@ static void report_mismatch(void *context, int32_t layer, const char *tensor)
 		(unsigned long long)e->stats.steps, layer, tensor);
 }
 
-static int engine_take_results(struct mm_engine *e, const struct mm_sched_plan *plan, double now_s)
+static int engine_take_tokens(struct mm_engine *e, const struct mm_sched_plan *plan, double now_s)
 {
 	const struct mm_batch *b = &e->forward.batch;
-	uint32_t sample = 0, n;
+	uint32_t sample = 0;
+	int r = 0;
 
-	for (uint32_t i = 0; i < plan->n_items; i++) {
+	for (uint32_t i = 0; i < plan->n_items && !r; i++) {
 		const struct mm_seq *q = &e->sched.seqs[plan->items[i].seq];
-		struct mm_request *request = &e->requests->all[q->user];
+		struct mm_request *request = engine_request(e, q->user);
 
 		if (!plan->items[i].samples)
 			continue;
 		request->preemptions = q->preemptions;
+		e->tokens++;
+		if (e->live.inbox) {
+			r = mm_live_token(e, mm_live_job(q->user), sample++, now_s);
+			continue;
+		}
 		request->times[request->n_output] = now_s;
 		request->ids[request->n_prompt + request->n_output++] = b->next[sample++];
-		e->tokens++;
 	}
+	return r ? mm_lender_fail(e, r, "cannot read the logits") : 0;
+}
+
+static int engine_take_results(struct mm_engine *e, const struct mm_sched_plan *plan, double now_s)
+{
+	struct mm_job *job;
+	int r = engine_take_tokens(e, plan, now_s);
+	uint32_t n;
+
+	if (r)
+		return r;
 	n = mm_sched_commit(&e->sched, now_ns(), e->finished);
 	for (uint32_t i = 0; i < n; i++) {
-		struct mm_request *q = &e->requests->all[e->finished[i]];
-		const int r = request_finish(e, q, now_s);
+		struct mm_request *q = engine_request(e, e->finished[i]);
 
+		r = request_finish(e, q, now_s);
 		if (r)
 			return r;
 		request_count(e, q);
+		if (!e->live.inbox)
+			continue;
+		job = mm_live_job(e->finished[i]);
+		mm_live_end(e, job, job->ended ? MM_JOB_STOP : MM_JOB_LENGTH);
 	}
-	return 0;
+	while (!r && (job = mm_live_ended(e)))
+		r = job_remove(e, job, now_ns(), MM_JOB_STOP);
+	return r;
 }
 
 static void count_step(struct mm_engine *e, const struct mm_sched_plan *plan,
@@ -522,14 +497,16 @@ static int engine_step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	fill_batch(e, plan);
 	res = mm_stamps_begin(&e->stamps, e->forward.stream);
 	if (res)
-		return engine_fail_gpu(e, res, "cannot take the time");
+		return mm_lender_fail_gpu(e, res, "cannot take the time");
 	r = engine_compute(e, &info);
 	if (r)
 		return r;
 	res = mm_stamps_read(&e->stamps, &begin_s, &end_s);
 	if (res)
-		return engine_fail_gpu(e, res, "cannot take the time");
+		return mm_lender_fail_gpu(e, res, "cannot take the time");
 	mm_kvman_ran(&e->kvman, now_ns() - begin);
+	if (e->live.inbox)
+		mm_live_note(e, now_ns() - begin);
 	if (e->opts.verify)
 		e->stats.checksum_failures += mm_forward_verify(&e->forward, report_mismatch, e);
 	count_step(e, plan, &info, begin_s, end_s);
@@ -539,11 +516,17 @@ static int engine_step(struct mm_engine *e, const struct mm_sched_plan *plan)
 /* Nothing can run: waits until a request arrives or an event of the memory, or for POLL_NS. */
 static void wait_idle(struct mm_engine *e, uint64_t now)
 {
-	struct pollfd fd = { .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN };
+	struct pollfd fds[] = { { .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN },
+				{ .fd = -1, .events = POLLIN } };
 	struct timespec timeout;
 	uint64_t ns = e->kvman.n_retired ? RETIRED_POLL_NS : POLL_NS;
 
-	if (!e->sched.n_waiting && !e->sched.n_running && e->next_arrival < e->requests->n) {
+	if (e->live.inbox) {
+		fds[1].fd = e->live.inbox->to_engine_fd;
+		mm_live_report(e);
+		if (!e->live.open && !e->kvman.n_retired && !e->kvman.chunks_asked)
+			ns = IDLE_POLL_NS;
+	} else if (!e->sched.n_waiting && !e->sched.n_running && e->next_arrival < e->requests->n) {
 		const double s =
 			e->requests->all[e->next_arrival].arrival_s - mm_stamps_at(&e->stamps, now);
 		const double host_ns = s * e->stamps.scale * (double)MM_NS_PER_S;
@@ -552,7 +535,9 @@ static void wait_idle(struct mm_engine *e, uint64_t now)
 	}
 	e->stepping = false;
 	timeout = (struct timespec){ .tv_nsec = (long)ns };
-	ppoll(&fd, fd.fd >= 0, &timeout, NULL);
+	ppoll(fds, MM_ARRAY_SIZE(fds), &timeout, NULL);
+	if (fds[1].revents)
+		mm_inbox_clear(fds[1].fd);
 }
 
 /* Refuses a request that got no memory for too long. */
@@ -560,22 +545,27 @@ static int check_stuck(struct mm_engine *e, uint64_t now)
 {
 	const uint32_t seq = mm_kvman_stuck(&e->kvman, now);
 	struct mm_request *q;
+	uint64_t user;
 	int r;
 
 	if (seq == MM_KV_NONE)
 		return 0;
-	q = &e->requests->all[e->sched.seqs[seq].user];
+	user = e->sched.seqs[seq].user;
+	q = engine_request(e, user);
 	q->preemptions = e->sched.seqs[seq].preemptions;
 	mm_sched_remove(&e->sched, seq, now);
 	r = request_refuse(e, q, now, "no KV memory was granted for too long (--kv-timeout)");
 	if (!r)
 		request_count(e, q);
+	if (e->live.inbox)
+		mm_live_end(e, mm_live_job(user), MM_JOB_STARVED);
 	return r;
 }
 
 static bool all_done(const struct mm_engine *e)
 {
-	return e->next_arrival == e->requests->n && !e->sched.n_waiting && !e->sched.n_running;
+	return !e->live.inbox && e->next_arrival == e->requests->n && !e->sched.n_waiting &&
+	       !e->sched.n_running;
 }
 
 /* Return: 0 this tenant may compute; -EAGAIN another tenant has the turn. */
@@ -613,7 +603,7 @@ static int engine_iterate(struct mm_engine *e)
 		return r;
 	turn = turn_request(e);
 	if (turn && turn != -EAGAIN)
-		return engine_fail(e, turn, "cannot take turns");
+		return mm_lender_fail(e, turn, "cannot take turns");
 	mm_kvman_turn(&e->kvman, !turn);
 	r = mm_kvman_manage(&e->kvman, now);
 	if (r)
@@ -691,7 +681,7 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 	int r = 0;
 
 	if (res)
-		return engine_fail_gpu(e, res, "cannot take the time");
+		return mm_lender_fail_gpu(e, res, "cannot take the time");
 	mm_kvman_granted(&e->kvman, now_ns());
 	if (e->opts.progress)
 		mm_progress_serve(e->opts.progress, e->requests->n);
@@ -700,7 +690,13 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 		if (!r)
 			r = engine_iterate(e);
 		engine_report_progress(e);
+		if (e->live.inbox)
+			mm_live_report(e);
 	}
+	if (e->live.inbox)
+		mm_live_abort(e);
+	if (e->live.inbox && r == -EINTR)
+		r = 0;
 	/* If mmd has ended the connection during the last step, the run has failed. */
 	if (!r)
 		r = engine_handle_events(e, now_ns());

@@ -2,7 +2,8 @@
 /*
  * engine - serves the requests: scheduler, memory and forward pass, step after step
  *
- * Concept:    a loop. Between steps it admits requests that have arrived, handles the memory's
+ * Concept:    a loop, until all requests are served or, with an inbox (live.h), until somebody
+ *             stops it. Between steps it admits requests that have arrived, handles the memory's
  *             events (chunks granted, denied, reclaimed), requests chunks ahead of need without
  *             waiting for them, and releases chunks that have been empty for a while (kvman.h
  *             decides both). Then it plans a step, computes it and commits it. A step never waits
@@ -19,6 +20,7 @@
 
 #include "tools/mmserve/engine/forward.h"
 #include "tools/mmserve/engine/graphs.h"
+#include "tools/mmserve/engine/live.h"
 #include "tools/mmserve/sched/kvman.h"
 #include "tools/mmserve/engine/progress.h"
 #include "tools/mmserve/engine/report.h"
@@ -57,6 +59,8 @@ struct mm_engine_opts {
 	FILE *out;                         /* gets a line for each request; NULL: none */
 	struct mm_progress *progress;      /* gets the state of the run; NULL: none */
 	const volatile sig_atomic_t *stop; /* when it is not 0, the run ends early */
+	struct mm_inbox *inbox;            /* serve its jobs until stopped; NULL: the requests */
+	uint32_t max_length;               /* with an inbox: tokens of a job; 0: the model's */
 };
 
 struct mm_engine {
@@ -76,7 +80,9 @@ struct mm_engine {
 	struct mm_stamps stamps;
 	double step_end_s; /* end of the step before; valid if stepping */
 	bool stepping;     /* nothing else was done since the step before */
-	size_t next_arrival;
+	struct mm_live live;
+	size_t next_arrival;   /* requests that have arrived */
+	uint32_t layers_away;  /* by the last change of the plan */
 	uint64_t tokens;       /* output tokens so far */
 	uint64_t break_random; /* state of the random numbers for break_permille */
 	char *err;
@@ -110,11 +116,11 @@ int mm_engine_events(struct mm_engine *e);
 int mm_engine_hold(struct mm_engine *e, int fd);
 
 /**
- * mm_engine_run() - serve all requests
+ * mm_engine_run() - serve all requests, or the jobs of the inbox until it is stopped
  * @e:        initialised
  * @start_ns: CLOCK_MONOTONIC of arrival 0, which may be in the future; 0: now
  *
- * Return: 0 each request was served or refused; -ECONNRESET mmd is gone; -EINTR stopped; other
- * negative errno.
+ * Return: 0 each request was served or refused, or with an inbox it was stopped; -ECONNRESET mmd is
+ * gone; -EINTR stopped; other negative errno. With an inbox no job is open afterwards.
  */
 int mm_engine_run(struct mm_engine *e, uint64_t start_ns);

@@ -333,6 +333,17 @@ int mm_forward_step(struct mm_forward *f)
 	return mm_gpu_errno(f->error);
 }
 
+int mm_forward_logits(struct mm_forward *f, uint32_t sample, float *ret_logits)
+{
+	const uint64_t bytes = f->weights->arch.vocab * sizeof(*ret_logits);
+
+	f->error = f->gpu->cuMemcpyDtoHAsync(ret_logits, f->w.logits + sample * bytes, bytes,
+					     f->stream);
+	if (!f->error)
+		f->error = f->gpu->cuStreamSynchronize(f->stream);
+	return mm_gpu_errno(f->error);
+}
+
 int mm_forward_move_block(struct mm_forward *f, uint32_t from, uint32_t to)
 {
 	const struct mm_kv_arena *kv = f->kv;

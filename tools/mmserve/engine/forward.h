@@ -120,6 +120,12 @@ void mm_forward_derive(struct mm_forward *f);
  */
 int mm_forward_step(struct mm_forward *f);
 
+/*
+ * Copies the logits of the step that was computed, [vocab], from which its token number @sample was
+ * chosen. Return: 0; negative errno.
+ */
+int mm_forward_logits(struct mm_forward *f, uint32_t sample, float *ret_logits);
+
 /* Enqueues a copy of one block of KV in all ranges. */
 int mm_forward_move_block(struct mm_forward *f, uint32_t from, uint32_t to);
 

@@ -14,6 +14,11 @@
 
 void mm_samples_add(struct mm_samples *s, double value)
 {
+	if (s->max && s->n == s->max) {
+		s->all[s->at] = value;
+		s->at = (s->at + 1) % s->max;
+		return;
+	}
 	if (s->n == s->room) {
 		const size_t room = MM_MAX(s->room * 2, 256);
 		double *all = realloc(s->all, room * sizeof(*all));
@@ -30,6 +35,8 @@ void mm_stats_done(struct mm_stats *s)
 {
 	free(s->stalls_s.all);
 	free(s->gaps_s.all);
+	free(s->ttft_s.all);
+	free(s->tbt_s.all);
 	*s = (struct mm_stats){ 0 };
 }
 
@@ -168,19 +175,29 @@ static double all_stalls_s(const struct mm_stats *s)
 	return s->stall_s + sum / (double)timed->n * (double)(s->gated_steps - timed->n);
 }
 
+/* Adds those of jobs, of which there are none where requests are those of a file. */
+static void put_latencies(json_t *o, struct report_totals *t, const struct mm_stats *s)
+{
+	const bool live = s->ttft_s.n != 0;
+
+	set_percentiles(o, "ttft", live ? s->ttft_s.all : t->ttft, t->n_ttft + s->ttft_s.n);
+	set_percentiles(o, "tbt", live ? s->tbt_s.all : t->tbt, t->n_tbt + s->tbt_s.n);
+}
+
 static json_t *report_summary(struct report_totals *t, const struct mm_stats *s)
 {
-	const uint64_t tokens = t->n_ttft + t->n_tbt;
+	const uint64_t tokens = t->n_ttft + t->n_tbt + s->tokens;
 	json_t *o = json_pack("{s:i,s:I,s:I,s:I,s:f,s:f}", "schema", 1, "requests",
-			      (json_int_t)t->served, "refused", (json_int_t)t->refused, "tokens",
-			      (json_int_t)tokens, "duration_s", seconds_rounded(s->end_s),
-			      "throughput_tok_s",
+			      (json_int_t)(t->served + s->served), "refused",
+			      (json_int_t)(t->refused + s->refused), "tokens", (json_int_t)tokens,
+			      "duration_s", seconds_rounded(s->end_s), "throughput_tok_s",
 			      s->end_s > 0 ? seconds_rounded((double)tokens / s->end_s) : 0.0);
 	const struct {
 		const char *key;
 		uint64_t value;
 	} counts[] = {
 		{ "requests_late", s->requests_late },
+		{ "cancelled", s->cancelled },
 		{ "preemptions", s->preemptions },
 		{ "slices", s->slices },
 		{ "steps", s->steps },
@@ -206,8 +223,7 @@ static json_t *report_summary(struct report_totals *t, const struct mm_stats *s)
 	mm_json_put_real(o, "stall_total_s", seconds_rounded(all_stalls_s(s)));
 	mm_json_put_real(o, "plan_held_s", seconds_rounded(s->plan_held_s));
 	mm_json_put_real(o, "swap_total_s", seconds_rounded(s->swap_s));
-	set_percentiles(o, "ttft", t->ttft, t->n_ttft);
-	set_percentiles(o, "tbt", t->tbt, t->n_tbt);
+	put_latencies(o, t, s);
 	set_percentiles(o, "stall", s->stalls_s.all, s->stalls_s.n);
 	set_percentiles(o, "gap", s->gaps_s.all, s->gaps_s.n);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(counts); i++)

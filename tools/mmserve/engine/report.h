@@ -21,6 +21,7 @@
 struct mm_samples {
 	double *all;
 	size_t n, room;
+	size_t max, at; /* so many are kept, the oldest go; 0: all are. Where the next one goes */
 };
 
 struct mm_stats {               /* counted by the engine */
@@ -51,6 +52,9 @@ struct mm_stats {               /* counted by the engine */
 	double swap_s;              /* time in which the engine waited for swaps, between steps */
 	struct mm_samples stalls_s; /* one for each timed step in which layers cycled */
 	struct mm_samples gaps_s;   /* times between two steps that follow each other */
+	/* The next are of jobs (live.h); those of requests of a file are theirs. */
+	uint64_t served, refused, cancelled, tokens;
+	struct mm_samples ttft_s, tbt_s;
 	double end_s;
 };
 
