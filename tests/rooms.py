@@ -93,7 +93,10 @@ ROOMS = {
     "sched": ("tools/mmserve/sched", "gpu.h args support base"),
     # An engine like anybody's: of the client it sees what is installed, and nothing else.
     "engine": ("tools/mmserve/engine", "client.h gpu.h abi.h sched model support base args driver launch host blas"),
-    "mmserve": ("tools/mmserve", "gpu.h engine sched model support base"),
+    # Tokenizers know no engine; the server knows its inbox.
+    "text": ("tools/mmserve/text", "support base"),
+    "http": ("tools/mmserve/http", "engine text support base"),
+    "mmserve": ("tools/mmserve", "gpu.h http text engine sched model support base"),
     "lab/stepcost": ("tools/lab/stepcost", "model timing base"),
     "lab/workload": ("tools/lab/workload", LAB + " lab/stepcost"),
     "lab/mkmodel": ("tools/lab/mkmodel", LAB),

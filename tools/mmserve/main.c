@@ -21,6 +21,7 @@
 #include "tools/mmserve/engine/packs.h"
 #include "tools/mmserve/engine/print.h"
 #include "tools/mmserve/engine/progress.h"
+#include "tools/mmserve/speak.h"
 
 static volatile sig_atomic_t stop_requested;
 
@@ -35,6 +36,7 @@ struct serve { /* zeroed: there is nothing to close */
 	struct mm_serve_packs packs;
 	struct mm_weights weights;
 	struct mm_engine engine;
+	struct mm_speak speak;
 	FILE *out;
 	struct mm_progress progress;
 	char err[MM_SERVE_ERROR_BYTES];
@@ -49,6 +51,7 @@ static void mmserve_on_signal(int signal)
 static void serve_done(struct serve *s)
 {
 	mm_progress_stop(&s->progress);
+	mm_speak_close(&s->speak);
 	mm_engine_done(&s->engine);
 	mm_weights_done(&s->weights);
 	mm_memory_close(&s->memory);
@@ -80,6 +83,8 @@ static int read_requests(struct serve *s)
 		.at_once = o->ignore_arrivals,
 	};
 
+	if (o->listen)
+		return mm_speak_open(&s->speak, o, &s->arch, s->err);
 	return mm_requests_read(o->trace ? o->trace : o->requests, o->trace != NULL, &opts,
 				&s->requests, s->err);
 }
@@ -205,6 +210,8 @@ static int start_engine(struct serve *s)
 		.out = s->out,
 		.progress = s->progress.on ? &s->progress : NULL,
 		.stop = &stop_requested,
+		.inbox = s->o.listen ? &s->speak.inbox : NULL,
+		.max_length = s->o.max_length,
 	};
 	int r = mm_serve_module(&s->o, &s->gpu, module, &opts.gemm, s->err);
 
@@ -285,8 +292,12 @@ static int mmserve_serve(struct serve *s)
 	uint64_t start_ns = 0;
 	int r = s->o.sync ? sync_start(s, &start_ns) : 0;
 
+	if (!r && s->o.listen)
+		r = mm_speak_start(&s->speak, s->o.json ? NULL : stdout, s->err);
 	if (!r)
 		r = mm_engine_run(&s->engine, start_ns);
+	if (s->o.listen)
+		mm_speak_close(&s->speak);
 	if (r || !s->o.sync)
 		return r;
 	puts("done");
@@ -302,7 +313,7 @@ static int mmserve_run(struct serve *s)
 	    mm_serve_check_files(s->o.model, &s->arch, s->err) || read_requests(s) ||
 	    open_output(s) || open_gpu(s))
 		return mmserve_fail(s, MM_EXIT_FAILED);
-	if (!s->o.json && !s->o.sync)
+	if (!s->o.json && !s->o.sync && !s->o.listen)
 		mm_progress_start(&s->progress, STDERR_FILENO, s->o.model);
 	r = open_memory(s);
 	if (r)

@@ -24,6 +24,9 @@
 #define BATCH_MAX          4096
 #define BATCHED_TOKENS_MAX (UINT64_C(1) << 20)
 #define BLOCK_TOKENS_MAX   4096
+#define QUEUE_MAX          65536
+#define CONNECTIONS_MAX    65536
+#define BODY_MAX           (UINT64_C(1) << 30)
 
 static const struct mm_opt_choice kv_order_choices[] = {
 	{ "block-major", MM_KV_BLOCK_MAJOR, "one range, all of a block together" },
@@ -138,6 +141,35 @@ static const struct mm_opt serve_opts[] = {
 	{ "ignore-arrivals", NULL, "all requests arrive at once", MM_OPT_FLAG,
 	  AT(ignore_arrivals) },
 
+	{ "listen", "ADDRESS",
+	  "serve HTTP, as OpenAI's API has it, in place of a file: HOST:PORT of this machine, or "
+	  "unix:PATH; port 0 takes one that is free",
+	  MM_OPT_TEXT, AT(listen), .group = "HTTP" },
+	{ "anywhere", NULL,
+	  "allow addresses that other machines reach: nothing is encrypted, so that is for behind "
+	  "a proxy",
+	  MM_OPT_FLAG, AT(anywhere) },
+	{ "served-name", "NAME", "the model's name in the API", MM_OPT_TEXT, AT(served_name),
+	  .otherwise = "that of its folder" },
+	{ "api-keys", "FILE", "keys, one in a line, one of which a request must have", MM_OPT_TEXT,
+	  AT(api_keys), .otherwise = "none is needed" },
+	{ "queue", "N", "requests that may wait besides --max-batch that run; others get 429",
+	  MM_OPT_NUMBER, AT(queue), .max = QUEUE_MAX, .preset = "256" },
+	{ "max-length", "N", "tokens of a request, prompt and output", MM_OPT_NUMBER,
+	  AT(max_length), .min = 2, .otherwise = "the model's" },
+	{ "chat-plain", NULL,
+	  "chats of a model that has a template of its own, which mmserve cannot run, are the "
+	  "messages one below the other",
+	  MM_OPT_FLAG, AT(chat_plain) },
+	{ "connections", "N", "connections at once; others are refused", MM_OPT_NUMBER,
+	  AT(connections), .min = 1, .max = CONNECTIONS_MAX, .preset = "512" },
+	{ "body-max", "SIZE", "bytes of a request's body", MM_OPT_SIZE, AT(body_max), .min = 1,
+	  .max = BODY_MAX, .preset = "4M" },
+	{ "http-timeout", "MS",
+	  "a client has so long to send a request, and so long to take what is left of an answer",
+	  MM_OPT_NUMBER, AT(http_timeout_ms), .min = 1, .max = SERVE_MS_MAX, .unit = "ms",
+	  .preset = "30000" },
+
 	{ "block-tokens", "N", "tokens of a KV block", MM_OPT_NUMBER, AT(block_tokens), .min = 1,
 	  .max = BLOCK_TOKENS_MAX, .preset = "16", .group = "Batches and memory" },
 	{ "max-batch", "N", "sequences that run at once", MM_OPT_NUMBER, AT(max_batch), .min = 1,
@@ -216,7 +248,7 @@ static const struct mm_opt serve_opts[] = {
 
 static const struct mm_opt_command serve_command = {
 	.name = "",
-	.arguments = "--model DIR (--requests FILE | --trace FILE)",
+	.arguments = "--model DIR (--requests | --trace | --listen) WHERE",
 	.sets = { { serve_opts, 0 } },
 };
 
@@ -231,8 +263,9 @@ static const struct mm_opt_program serve_program = {
 	.name = "mmserve",
 	.summary = "serve requests with a Llama, Qwen 2.5 or OPT model, from memory that mmd "
 		   "lends",
-	.text = "With --plain the memory is mmserve's own. Sampling is greedy; a request's tokens "
-		"depend neither on the other requests nor on how it was batched.",
+	.text = "With --plain the memory is mmserve's own. Sampling is greedy, but for HTTP "
+		"requests with a temperature; a request's tokens depend neither on other requests "
+		"nor on how it was batched.",
 	.commands = &serve_command,
 	.n_commands = 1,
 	.exits = "Exit status: 0 done, 1 failed (mmd ended the connection, a checksum differed), "
@@ -246,8 +279,12 @@ static int options_check(const struct mm_serve_options *o)
 {
 	char why[MM_OPT_ERROR_BYTES];
 
-	if (!o->requests == !o->trace)
-		return mm_opt_refuse(&serve_program, 0, "--requests, --trace: give one of them");
+	if ((o->requests != NULL) + (o->trace != NULL) + (o->listen != NULL) != 1)
+		return mm_opt_refuse(&serve_program, 0,
+				     "--requests, --trace, --listen: give one of them");
+	if (o->listen && (o->sync || o->time_scale > 1 || o->time_scale < 1))
+		return mm_opt_refuse(&serve_program, 0, "--listen: not with %s",
+				     o->sync ? "--sync" : "--time-scale");
 	if (o->sync && !strcmp(o->requests ? o->requests : o->trace, "-"))
 		return mm_opt_refuse(&serve_program, 0,
 				     "--sync: standard input cannot be the requests' as well");

@@ -27,7 +27,14 @@ struct mm_serve_options {
 	uint32_t gemm; /* 1 + enum mm_gemm_kind; 0: chosen by the driver's kind */
 	const char *requests;
 	const char *trace;
-	const char *output; /* NULL: none */
+	const char *output;         /* NULL: none */
+	const char *listen;         /* NULL: requests come from a file */
+	const char *served_name;    /* NULL: the folder's */
+	const char *api_keys;       /* NULL: everybody is let in */
+	uint32_t queue, max_length; /* 0: the model's */
+	uint32_t connections;
+	uint64_t body_max, http_timeout_ms;
+	bool anywhere, chat_plain;
 	uint32_t device;
 	uint64_t seed;
 	uint32_t graphs; /* enum mm_serve_graphs */

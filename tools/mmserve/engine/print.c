@@ -49,6 +49,9 @@ static void served_print(FILE *out, const json_t *s)
 		      " times\n",
 		"requests", mm_json_u64(s, "requests"), mm_json_u64(s, "refused"),
 		mm_json_u64(s, "preemptions"));
+	if (mm_json_u64(s, "cancelled"))
+		fprintf(out, LABEL "%" PRIu64 " by clients that went away\n", "cancelled",
+			mm_json_u64(s, "cancelled"));
 	if (mm_json_u64(s, "slices"))
 		fprintf(out, LABEL "%" PRIu64 " of these for requests that waited\n", "slices",
 			mm_json_u64(s, "slices"));
