@@ -168,8 +168,9 @@ static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, ui
 		       int result) MM_REQUIRES(mm_map_lock)
 {
 	mm_client_lock_take(&c->lock);
+	/* mmd grants no other in its place, so the whole demand cannot be met. */
 	if (result)
-		demand_denied(c, kv->n_usable + 1, -ENOSPC);
+		demand_denied(c, kv->wanted, -ENOSPC);
 	for (uint32_t i = 0; !result && i < n; i++)
 		bit_flip(mm_group_is_joined(c) ? kv->pending : kv->usable, chunk + i);
 	if (!result && !mm_group_is_joined(c))

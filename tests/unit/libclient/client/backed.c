@@ -247,6 +247,25 @@ static void test_grant_is_not_mapped(void **state)
 	}
 }
 
+/* The device does not map the first of two chunks that are waited for: the wait ends for both. */
+static void test_grant_is_not_mapped_in_a_wait(void **state)
+{
+	struct fixture *f = *state;
+	struct call want = { .kv = arena_open(f, MM_KV_BACKED),
+			     .chunks = 2,
+			     .timeout_ns = MM_TIMEOUT_NEVER };
+
+	map_fail(f, 1);
+	call_start(&want, f, call_want);
+	peer_expect(f->peer, MM_OP_KV_WANT);
+	chunk_grant(f, 1, 8);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_RELEASE).arg[0], 1);
+	chunk_grant(f, 2, 12);
+	assert_int_equal(call_join(&want), -ENOSPC);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_GRANTED).count, 1);
+	chunk_is_granted(f, want.kv, 2);
+}
+
 static void test_contiguous(void **state)
 {
 	struct fixture *f = *state;
@@ -295,6 +314,7 @@ int main(void)
 		TEST(test_second_arena),
 		TEST(test_filler_is_not_mapped),
 		TEST(test_grant_is_not_mapped),
+		TEST(test_grant_is_not_mapped_in_a_wait),
 		TEST(test_contiguous),
 		TEST(test_contiguous_and_backed),
 		TEST(test_unknown_flag),
