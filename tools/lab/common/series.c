@@ -31,6 +31,16 @@ void mm_series_done(struct mm_series *s)
 	*s = (struct mm_series){ 0 };
 }
 
+double mm_series_percentile(const struct mm_series *s, double percent)
+{
+	mm_cleanup(mm_free_ptr) double *sorted = malloc((s->n + 1) * sizeof(*sorted));
+
+	if (!sorted || !s->n)
+		return 0;
+	memcpy(sorted, s->at, s->n * sizeof(*sorted));
+	return mm_percentile(sorted, s->n, percent);
+}
+
 /* Percentiles of @values, which get sorted. */
 static struct mm_summary values_summarize(double *values, uint32_t n)
 {

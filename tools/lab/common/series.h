@@ -27,6 +27,9 @@ struct mm_summary {
 	uint32_t n; /* if 0, all else is 0 */
 };
 
+/* Returns the value that @percent of all do not exceed, by nearest rank; 0 if there is none. */
+double mm_series_percentile(const struct mm_series *series, double percent);
+
 /* Summarizes the values; the order of the series does not change. */
 struct mm_summary mm_series_summary(const struct mm_series *series);
 

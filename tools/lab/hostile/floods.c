@@ -29,73 +29,86 @@ static enum mm_act_outcome act_flood_connects(struct mm_stage *stage)
 	return MM_ACT_IGNORED;
 }
 
-/* Rings the doorbell and nothing else. */
-static enum mm_act_outcome act_flood_bells(struct mm_stage *stage)
+/* A part of a flood on a connection that stays. Return: 0; negative errno ends the flood. */
+typedef int flood_part(struct mm_stage *stage, struct mm_raw *raw);
+
+/* Repeats a part on one connection until the time is over; then it has to be served as before. */
+static enum mm_act_outcome flood_run(struct mm_stage *stage, flood_part *begin, flood_part *part)
 {
 	const uint64_t until_ns = mm_deadline_ns(stage->flood_ns);
 	enum mm_act_outcome outcome;
 	struct mm_raw raw;
+	int r;
 
 	if (mm_act_open(stage, &raw))
 		return mm_act_done(stage, &raw, MM_ACT_FAILED);
-	while (mm_now_ns() < until_ns)
-		mm_raw_bell(&raw);
+	raw.acks = true;
+	r = begin ? begin(stage, &raw) : 0;
+	while (!r && mm_now_ns() < until_ns)
+		r = part(stage, &raw);
 	outcome = mm_act_look(stage, &raw);
+	mm_raw_drop_fds(&raw);
 	mm_raw_bye(&raw);
 	return mm_act_done(stage, &raw, outcome);
+}
+
+static int part_bell(struct mm_stage *stage, struct mm_raw *raw)
+{
+	(void)stage;
+	mm_raw_bell(raw);
+	return 0;
+}
+
+/* Rings the doorbell and nothing else. */
+static enum mm_act_outcome act_flood_bells(struct mm_stage *stage)
+{
+	return flood_run(stage, NULL, part_bell);
+}
+
+static int part_requests(struct mm_stage *stage, struct mm_raw *raw)
+{
+	struct mm_msg event;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < MM_SQ_SLOTS; i++)
+		r = mm_raw_push(raw, &stage->act->msg);
+	while (mm_raw_pop(raw, &event))
+		;
+	return r;
 }
 
 /* Fills the ring with its request as fast as mmd empties it, and reads what comes. */
 static enum mm_act_outcome act_flood_requests(struct mm_stage *stage)
 {
-	const uint64_t until_ns = mm_deadline_ns(stage->flood_ns);
-	enum mm_act_outcome outcome;
-	struct mm_msg event;
-	struct mm_raw raw;
-	int r = 0;
+	return flood_run(stage, NULL, part_requests);
+}
 
-	if (mm_act_open(stage, &raw))
-		return mm_act_done(stage, &raw, MM_ACT_FAILED);
-	raw.acks = true;
-	while (!r && mm_now_ns() < until_ns) {
-		for (size_t i = 0; !r && i < MM_SQ_SLOTS; i++)
-			r = mm_raw_push(&raw, &stage->act->msg);
-		while (mm_raw_pop(&raw, &event))
-			;
+static int wants_begin(struct mm_stage *stage, struct mm_raw *raw)
+{
+	(void)stage;
+	return mm_raw_op(raw, MM_OP_KV_DECLARE, raw->welcome.page_bytes, 1, 64, 0);
+}
+
+static int part_wants(struct mm_stage *stage, struct mm_raw *raw)
+{
+	struct mm_msg event;
+	int r = mm_raw_op(raw, MM_OP_KV_WANT, stage->act->number, 0, 0, 0);
+
+	if (!r)
+		r = mm_raw_op(raw, MM_OP_KV_WANT, 0, 0, 0, 0);
+	while (!r && mm_raw_pop(raw, &event)) {
+		if (event.opcode != MM_EV_KV_GRANT)
+			continue;
+		mm_raw_drop_fds(raw);
+		r = mm_raw_op(raw, MM_OP_KV_RELEASE, event.arg[0], 0, 0, 0);
 	}
-	outcome = mm_act_look(stage, &raw);
-	mm_raw_bye(&raw);
-	return mm_act_done(stage, &raw, outcome);
+	return r;
 }
 
 /* Wants a chunk, does not, wants it again: the market is asked each time. */
 static enum mm_act_outcome act_flood_wants(struct mm_stage *stage)
 {
-	const uint64_t until_ns = mm_deadline_ns(stage->flood_ns);
-	enum mm_act_outcome outcome;
-	struct mm_msg event;
-	struct mm_raw raw;
-	int r = 0;
-
-	if (mm_act_open(stage, &raw))
-		return mm_act_done(stage, &raw, MM_ACT_FAILED);
-	raw.acks = true;
-	mm_raw_op(&raw, MM_OP_KV_DECLARE, raw.welcome.page_bytes, 1, 64, 0);
-	while (!r && mm_now_ns() < until_ns) {
-		r = mm_raw_op(&raw, MM_OP_KV_WANT, stage->act->number, 0, 0, 0);
-		if (!r)
-			r = mm_raw_op(&raw, MM_OP_KV_WANT, 0, 0, 0, 0);
-		while (!r && mm_raw_pop(&raw, &event)) {
-			if (event.opcode != MM_EV_KV_GRANT)
-				continue;
-			mm_raw_drop_fds(&raw);
-			r = mm_raw_op(&raw, MM_OP_KV_RELEASE, event.arg[0], 0, 0, 0);
-		}
-	}
-	outcome = mm_act_look(stage, &raw);
-	mm_raw_drop_fds(&raw);
-	mm_raw_bye(&raw);
-	return mm_act_done(stage, &raw, outcome);
+	return flood_run(stage, wants_begin, part_wants);
 }
 
 /* Hellos that are refused, one after the other. */

@@ -222,28 +222,44 @@ int mm_performer_start(struct mm_performer *performer, const struct mm_performer
 	return 0;
 }
 
-void mm_performer_stop(struct mm_performer *performer, uint64_t patience_ns)
+/* Takes its end, and what it took. Return: whether it has ended. */
+static bool performer_reap(struct mm_performer *performer, int options)
 {
-	const uint64_t deadline_ns = mm_deadline_ns(patience_ns);
 	struct rusage usage = { 0 };
 	int status;
 
-	if (!performer->pid)
-		return;
-	__atomic_store_n(&performer->shared->stop, 1, __ATOMIC_RELAXED);
-	while (wait4(performer->pid, &status, WNOHANG, &usage) == 0) {
+	if (performer->pid && wait4(performer->pid, &status, options, &usage) == 0)
+		return false;
+	if (performer->pid)
+		performer->cpu_ns =
+			((uint64_t)usage.ru_utime.tv_sec + (uint64_t)usage.ru_stime.tv_sec) *
+				MM_NS_PER_S +
+			((uint64_t)usage.ru_utime.tv_usec + (uint64_t)usage.ru_stime.tv_usec) *
+				1000;
+	performer->pid = 0;
+	return true;
+}
+
+bool mm_performer_halt(struct mm_performer *performer)
+{
+	if (performer->pid)
+		__atomic_store_n(&performer->shared->stop, 1, __ATOMIC_RELAXED);
+	return performer_reap(performer, WNOHANG);
+}
+
+void mm_performer_stop(struct mm_performer *performer, uint64_t patience_ns)
+{
+	const uint64_t deadline_ns = mm_deadline_ns(patience_ns);
+
+	while (!mm_performer_halt(performer)) {
 		if (mm_now_ns() > deadline_ns) {
 			/* Its children are of its process group, and die with it. */
 			kill(-performer->pid, SIGKILL);
-			wait4(performer->pid, &status, 0, &usage);
+			(void)performer_reap(performer, 0);
 			break;
 		}
 		nap_short();
 	}
-	performer->pid = 0;
-	performer->cpu_ns =
-		((uint64_t)usage.ru_utime.tv_sec + (uint64_t)usage.ru_stime.tv_sec) * MM_NS_PER_S +
-		((uint64_t)usage.ru_utime.tv_usec + (uint64_t)usage.ru_stime.tv_usec) * 1000;
 }
 
 void mm_performer_done(struct mm_performer *performer)

@@ -53,6 +53,9 @@ struct mm_performer {
 /* Return: 0; negative errno. */
 int mm_performer_start(struct mm_performer *performer, const struct mm_performer_opts *opts);
 
+/* Asks it to stop after the round that runs. Return: whether it has ended. */
+bool mm_performer_halt(struct mm_performer *performer);
+
 /*
  * Stops it after the round that runs, or kills it after @patience_ns. Its counts stay until
  * mm_performer_done().

@@ -15,30 +15,32 @@
 #include "libclient/base/random.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/json.h"
-#include "tools/lab/hostile/busy.h"
 #include "tools/lab/hostile/canary.h"
-#include "tools/lab/hostile/perform.h"
+#include "tools/lab/mmbench/alternate.h"
 #include "tools/lab/mmbench/arena.h"
 #include "tools/lab/mmbench/chaos_report.h"
 #include "tools/lab/mmbench/honest.h"
 #include "tools/lab/mmbench/report.h"
 
-#define ENGINES      3 /* the last of them is killed now and then */
-#define VICTIM       (ENGINES - 1)
-#define CANARIES     4
-#define HOSTILES_MAX 16
-#define LAYERS       8
-#define POOL_BYTES   (UINT64_C(24) << 20)
-#define PAGE_BYTES   (UINT64_C(16) << 10)
-#define HONEST_BYTES (UINT64_C(14) << 20)
-#define CANARY_PAGES 48
-#define FLOOD_NS     (20 * MM_NS_PER_MS)
-#define PATIENCE_NS  (180 * MM_NS_PER_S)
-#define CALM_MAX_S   12
-#define GAPS_MAX     2000000
-#define GAPS_LEAST   100
-#define HOSTILE_UID  61001
-#define CANARY_UID   62001
+#define ENGINES       3 /* the last of them is killed now and then */
+#define VICTIM        (ENGINES - 1)
+#define CANARIES      4
+#define HOSTILES_MAX  MM_ALTERNATE_HOSTILES_MAX
+#define PERIOD_MAX_S  5
+#define PERIODS_LEAST 4
+#define PERIODS_MAX   300
+#define LAYERS        8
+#define POOL_BYTES    (UINT64_C(24) << 20)
+#define PAGE_BYTES    (UINT64_C(16) << 10)
+#define HONEST_BYTES  (UINT64_C(14) << 20)
+#define CANARY_PAGES  48
+#define FLOOD_NS      (20 * MM_NS_PER_MS)
+#define PATIENCE_NS   (180 * MM_NS_PER_S)
+#define CALM_MAX_S    12
+#define GAPS_MAX      2000000
+#define GAPS_LEAST    100
+#define HOSTILE_UID   61001
+#define CANARY_UID    62001
 
 /* A copy and a scrub of each xfer fail, late enough for it to have proven itself. */
 #define FAILS "cuMemcpyHtoDAsync:150000:719,cuMemsetD32Async:5000:719"
@@ -61,14 +63,12 @@ struct chaos {
 	struct mm_honest engine[ENGINES];
 	struct mm_canary canary[CANARIES];
 	struct mm_canary_opts canary_opts[CANARIES];
-	struct mm_performer hostile[HOSTILES_MAX];
-	struct mm_act_tally tally[MM_ACTS_MAX];
+	struct mm_alternate alternate;
 	struct mm_raw witness;
 	struct deed *deed;
 	size_t n_deeds;
 	uint64_t random;
 	uint64_t begun_ns, ended_ns, calm_ns, calmed_ns;
-	double share; /* of processors, that the hostile tenants took */
 	struct mm_chaos_result result;
 };
 
@@ -143,7 +143,7 @@ static void canaries_poll(struct chaos *c)
 	}
 }
 
-static int chaos_wait(struct chaos *c, uint64_t until_ns, bool canaries)
+static int chaos_wait(struct chaos *c, uint64_t until_ns, bool wild)
 {
 	int r = 0;
 
@@ -151,8 +151,10 @@ static int chaos_wait(struct chaos *c, uint64_t until_ns, bool canaries)
 		r = mm_arena_pause(&c->arena, 5);
 		if (!r)
 			r = engines_poll(c);
-		if (canaries)
+		if (wild)
 			canaries_poll(c);
+		if (!r && wild)
+			r = mm_alternate_poll(&c->alternate);
 	}
 	return r;
 }
@@ -193,36 +195,26 @@ static int others_start(struct chaos *c)
 							     .pages = CANARY_PAGES };
 		r = mm_canary_start(&c->canary[i], &c->canary_opts[i]);
 	}
-	for (uint32_t i = 0; i < c->opts.hostiles && !r; i++) {
-		const struct mm_performer_opts opts = { .socket = c->arena.mmd.socket,
-							.scratch = c->arena.scratch,
-							.seed = c->opts.seed + i,
-							.flood_ns = FLOOD_NS,
-							.uid = HOSTILE_UID + i,
-							.slow = true };
-
-		r = mm_performer_start(&c->hostile[i], &opts);
-	}
-	return r;
+	c->alternate.n = c->opts.hostiles;
+	c->alternate.period_ns = (uint64_t)(1e9 * MM_MAX(MM_MIN((double)PERIOD_MAX_S,
+								c->opts.seconds / PERIODS_LEAST),
+							 c->opts.seconds / PERIODS_MAX));
+	for (uint32_t i = 0; i < c->opts.hostiles; i++)
+		c->alternate.opts[i] = (struct mm_performer_opts){ .socket = c->arena.mmd.socket,
+								   .scratch = c->arena.scratch,
+								   .seed = c->opts.seed + i,
+								   .flood_ns = FLOOD_NS,
+								   .uid = HOSTILE_UID + i,
+								   .slow = true };
+	return r ? r : mm_alternate_begin(&c->alternate);
 }
 
 /* Ends them, and takes their counts. */
 static void others_stop(struct chaos *c)
 {
-	uint64_t cpu_ns = 0;
-
-	for (uint32_t i = 0; i < c->opts.hostiles; i++)
-		if (c->hostile[i].shared)
-			__atomic_store_n(&c->hostile[i].shared->stop, 1, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < CANARIES; i++)
 		mm_canary_stop(&c->canary[i], PATIENCE_NS);
-	for (uint32_t i = 0; i < c->opts.hostiles; i++) {
-		mm_performer_stop(&c->hostile[i], PATIENCE_NS);
-		cpu_ns += c->hostile[i].cpu_ns;
-		if (c->hostile[i].shared)
-			mm_tally_add(c->tally, c->hostile[i].shared->tally);
-	}
-	c->share = (double)cpu_ns / (double)(mm_now_ns() - c->begun_ns);
+	mm_alternate_end(&c->alternate, PATIENCE_NS);
 }
 
 /* ---- kills ---- */
@@ -420,7 +412,7 @@ static int chaos_calm(struct chaos *c)
 {
 	const double seconds = MM_MIN((double)CALM_MAX_S, MM_MAX(c->opts.seconds / 6, 1));
 	struct mm_busy busy;
-	int r = mm_busy_start(&busy, c->share);
+	int r = mm_busy_start(&busy, mm_alternate_share(&c->alternate));
 
 	c->calm_ns = mm_now_ns();
 	if (!r)
@@ -430,29 +422,42 @@ static int chaos_calm(struct chaos *c)
 	return r;
 }
 
-static size_t steps_gather(const struct chaos *c, uint64_t from_ns, uint64_t to_ns, double *gap)
+/* Percentiles of the steps of those engines that are not killed. Return: false: too few. */
+static bool steps_percentiles(double *gap, size_t n, double ret[2])
+{
+	ret[0] = mm_percentile(gap, n, 50);
+	ret[1] = mm_percentile(gap, n, 99);
+	return n >= GAPS_LEAST;
+}
+
+static bool steps_of_kind(const struct chaos *c, enum mm_alternate_kind kind, double *gap,
+			  double ret[2])
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < VICTIM; i++)
-		n += mm_honest_gaps(&c->engine[i], from_ns, to_ns, gap + n, GAPS_MAX - n);
-	return n;
+		n += mm_alternate_gaps(&c->alternate, kind, &c->engine[i], gap + n, GAPS_MAX - n);
+	return steps_percentiles(gap, n, ret);
 }
 
 static void steps_compare(struct chaos *c)
 {
-	mm_cleanup(mm_free_ptr) double *wild = calloc(GAPS_MAX, sizeof(*wild));
-	mm_cleanup(mm_free_ptr) double *calm = calloc(GAPS_MAX, sizeof(*calm));
-	size_t n, m;
+	mm_cleanup(mm_free_ptr) double *gap = calloc(GAPS_MAX, sizeof(*gap));
+	double wild[2], loops[2], calm[2];
+	size_t n = 0;
 
-	if (!wild || !calm)
+	if (!gap || !steps_of_kind(c, MM_ALTERNATE_HOSTILES, gap, wild))
 		return;
-	n = steps_gather(c, c->begun_ns, c->ended_ns, wild);
-	m = steps_gather(c, c->calm_ns, c->calmed_ns, calm);
-	if (n < GAPS_LEAST || m < GAPS_LEAST)
-		return;
-	c->result.step_p50_ratio = mm_percentile(wild, n, 50) / mm_percentile(calm, m, 50);
-	c->result.stall_p99_ratio = mm_percentile(wild, n, 99) / mm_percentile(calm, m, 99);
+	if (steps_of_kind(c, MM_ALTERNATE_LOOPS, gap, loops)) {
+		c->result.step_p50_ratio = wild[0] / loops[0];
+		c->result.stall_p99_ratio = wild[1] / loops[1];
+	}
+	for (size_t i = 0; i < VICTIM; i++)
+		n += mm_honest_gaps(&c->engine[i], c->calm_ns, c->calmed_ns, gap + n, GAPS_MAX - n);
+	if (steps_percentiles(gap, n, calm)) {
+		c->result.step_p50_over_calm = wild[0] / calm[0];
+		c->result.stall_p99_over_calm = wild[1] / calm[1];
+	}
 }
 
 static void counts_take(struct chaos *c)
@@ -465,7 +470,7 @@ static void counts_take(struct chaos *c)
 		r->refused += c->engine[i].refused;
 	}
 	for (size_t i = 0; i < MM_ACTS_MAX; i++) {
-		const struct mm_act_tally *t = &c->tally[i];
+		const struct mm_act_tally *t = &c->alternate.tally[i];
 
 		r->hostile_acts += t->operations;
 		r->hostile_rounds += t->rounds;
@@ -569,8 +574,7 @@ static void chaos_put(struct chaos **chaos)
 
 	if (!c)
 		return;
-	for (size_t i = 0; i < HOSTILES_MAX; i++)
-		mm_performer_done(&c->hostile[i]);
+	mm_alternate_done(&c->alternate);
 	for (size_t i = 0; i < CANARIES; i++)
 		mm_canary_done(&c->canary[i]);
 	for (size_t i = 0; i < ENGINES; i++)

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "libclient/base/percentile.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/json.h"
 
@@ -37,16 +36,6 @@ bool mm_chaos_is_clean(const struct mm_chaos_result *r)
 	       !r->canary_ends && !r->witness_ends;
 }
 
-static double series_percentile(const struct mm_series *series, uint32_t percent)
-{
-	mm_cleanup(mm_free_ptr) double *sorted = calloc(series->n + 1, sizeof(*sorted));
-
-	if (!sorted || !series->n)
-		return 0;
-	memcpy(sorted, series->at, series->n * sizeof(*sorted));
-	return mm_percentile(sorted, series->n, percent);
-}
-
 void mm_chaos_print(const struct mm_chaos_result *r)
 {
 	printf("killed: %" PRIu64 " tenants, %" PRIu64 " times xfer, %" PRIu64
@@ -66,11 +55,13 @@ void mm_chaos_print(const struct mm_chaos_result *r)
 	       r->pages_read, r->foreign_bytes, r->lost_bytes, r->pages_leaked,
 	       r->canary_ends + r->witness_ends);
 	printf("core answers again after %.1f ms (P50), %.1f ms (P99); xfer after %.1f, %.1f ms\n",
-	       series_percentile(&r->recovery_ms, 50), series_percentile(&r->recovery_ms, 99),
-	       series_percentile(&r->xfer_recovery_ms, 50),
-	       series_percentile(&r->xfer_recovery_ms, 99));
-	printf("engines' steps over those beside busy loops: P50 %.3f, P99 %.3f\n",
-	       r->step_p50_ratio, r->stall_p99_ratio);
+	       mm_series_percentile(&r->recovery_ms, 50), mm_series_percentile(&r->recovery_ms, 99),
+	       mm_series_percentile(&r->xfer_recovery_ms, 50),
+	       mm_series_percentile(&r->xfer_recovery_ms, 99));
+	printf("engines' steps over those beside busy loops in place of hostile tenants: P50 %.3f, "
+	       "P99 %.3f; over those of engines alone: %.3f, %.3f\n",
+	       r->step_p50_ratio, r->stall_p99_ratio, r->step_p50_over_calm,
+	       r->stall_p99_over_calm);
 	if (*r->first)
 		printf("first: %s\n", r->first);
 }
@@ -109,12 +100,14 @@ int mm_chaos_print_json(const struct mm_chaos_result *r)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(counts); i++)
 		if (mm_json_put_u64(json, counts[i].key, counts[i].value))
 			return -ENOMEM;
-	if (mm_json_put_real(json, "recovery_p99_ms", series_percentile(&r->recovery_ms, 99)) ||
-	    mm_json_put_real(json, "recovery_p50_ms", series_percentile(&r->recovery_ms, 50)) ||
+	if (mm_json_put_real(json, "recovery_p99_ms", mm_series_percentile(&r->recovery_ms, 99)) ||
+	    mm_json_put_real(json, "recovery_p50_ms", mm_series_percentile(&r->recovery_ms, 50)) ||
 	    mm_json_put_real(json, "xfer_recovery_p99_ms",
-			     series_percentile(&r->xfer_recovery_ms, 99)) ||
+			     mm_series_percentile(&r->xfer_recovery_ms, 99)) ||
 	    mm_json_put_real(json, "honest_stall_p99_ratio", r->stall_p99_ratio) ||
 	    mm_json_put_real(json, "honest_step_p50_ratio", r->step_p50_ratio) ||
+	    mm_json_put_real(json, "step_p50_over_calm", r->step_p50_over_calm) ||
+	    mm_json_put_real(json, "stall_p99_over_calm", r->stall_p99_over_calm) ||
 	    mm_json_put_real(json, "seconds", r->seconds) ||
 	    mm_json_put_text(json, "first", r->first))
 		return -ENOMEM;

@@ -22,7 +22,8 @@ struct mm_chaos_result {
 	uint64_t pages_read, pages_leaked, foreign_bytes, lost_bytes, canary_ends;
 	uint64_t witness_ends; /* of a connection that only asks */
 	struct mm_series recovery_ms, xfer_recovery_ms;
-	double step_p50_ratio, stall_p99_ratio; /* 0: too few steps */
+	double step_p50_ratio, stall_p99_ratio;         /* over loops; 0: too few steps */
+	double step_p50_over_calm, stall_p99_over_calm; /* over engines beside loops alone */
 	char first[512]; /* the first thing that was wrong, in a sentence; "" */
 };
 

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "libclient/base/base.h"
-#include "libclient/base/percentile.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
@@ -154,21 +153,11 @@ static int death_run(struct death *b)
 	return r;
 }
 
-static double death_percentile(const struct mm_series *series, double percent)
-{
-	mm_cleanup(mm_free_ptr) double *sorted = calloc(series->n + 1, sizeof(*sorted));
-
-	if (!sorted || !series->n)
-		return 0;
-	memcpy(sorted, series->at, series->n * sizeof(*sorted));
-	return mm_percentile(sorted, series->n, percent);
-}
-
 static int death_report(const struct death *b)
 {
-	const double p50 = death_percentile(&b->grant_ms, 50);
-	const double p99 = death_percentile(&b->grant_ms, 99);
-	const double bare = death_percentile(&b->bare_ms, 50);
+	const double p50 = mm_series_percentile(&b->grant_ms, 50);
+	const double p99 = mm_series_percentile(&b->grant_ms, 99);
+	const double bare = mm_series_percentile(&b->bare_ms, 50);
 	const double ratio = bare > 0 ? p50 / bare : 0;
 	mm_cleanup(mm_json_done) json_t *json = NULL;
 

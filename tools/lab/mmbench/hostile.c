@@ -19,7 +19,10 @@
 #include "tools/lab/mmbench/honest.h"
 #include "tools/lab/mmbench/report.h"
 
-#define PARTS        4 /* the act, the loops, the loops, the act: what drifts counts for both */
+/* The act, the loops, the loops, the act, and so on: what drifts counts for both. */
+#define PARTS        4
+#define PARTS_MAX    64
+#define PART_S       1.0 /* of more seconds there are more parts */
 #define GAPS_MAX     100000
 #define GAPS_LEAST   40 /* fewer say nothing */
 #define POOL_BYTES   (UINT64_C(24) << 20)
@@ -38,7 +41,8 @@ struct part {
 struct trial { /* one act */
 	const struct mm_act *act;
 	struct mm_act_tally tally;
-	struct part part[PARTS];
+	struct part part[PARTS_MAX];
+	size_t parts;
 	double share; /* of a processor, that the tenant took */
 	uint64_t tokens, mismatches;
 	double p50_ratio, p99_ratio; /* NAN: there were too few steps */
@@ -137,31 +141,41 @@ static int part_busy(struct hostile *h, const struct trial *trial, struct part *
 	return r;
 }
 
+static bool part_is_act(size_t i)
+{
+	return i % PARTS == 0 || i % PARTS == PARTS - 1;
+}
+
 static int trial_run(struct hostile *h, struct trial *trial)
 {
-	const uint64_t part_ns = (uint64_t)(h->opts.seconds * 1e9) / PARTS;
+	const double turns = MM_MIN(h->opts.seconds / (PARTS * PART_S), PARTS_MAX / PARTS);
 	const uint64_t tokens = h->honest.tokens, mismatches = h->honest.mismatches;
+	uint64_t part_ns;
 	int r = 0;
 
-	for (size_t i = 0; i < PARTS && !r; i++)
-		r = i == 0 || i == PARTS - 1 ? part_act(h, trial, &trial->part[i], part_ns)
-					     : part_busy(h, trial, &trial->part[i], part_ns);
+	trial->parts = PARTS * MM_MAX((size_t)turns, 1u);
+	part_ns = (uint64_t)(h->opts.seconds * 1e9) / trial->parts;
+	for (size_t i = 0; i < trial->parts && !r; i++)
+		r = part_is_act(i) ? part_act(h, trial, &trial->part[i], part_ns)
+				   : part_busy(h, trial, &trial->part[i], part_ns);
 	trial->tokens = h->honest.tokens - tokens;
 	trial->mismatches = h->honest.mismatches - mismatches;
 	return r;
 }
 
-/* Percentiles of the steps in two parts together. Return: false: too few steps. */
-static bool parts_percentiles(const struct hostile *h, const struct part *a, const struct part *b,
+/* Percentiles of the steps in all parts of one kind together. Return: false: too few steps. */
+static bool parts_percentiles(const struct hostile *h, const struct trial *trial, bool act,
 			      double *ret_p50, double *ret_p99)
 {
 	mm_cleanup(mm_free_ptr) double *gap = calloc(GAPS_MAX, sizeof(*gap));
-	size_t n;
+	size_t n = 0;
 
 	if (!gap)
 		return false;
-	n = mm_honest_gaps(&h->honest, a->from_ns, a->to_ns, gap, GAPS_MAX / 2);
-	n += mm_honest_gaps(&h->honest, b->from_ns, b->to_ns, gap + n, GAPS_MAX / 2);
+	for (size_t i = 0; i < trial->parts; i++)
+		if (part_is_act(i) == act)
+			n += mm_honest_gaps(&h->honest, trial->part[i].from_ns,
+					    trial->part[i].to_ns, gap + n, GAPS_MAX - n);
 	*ret_p50 = mm_percentile(gap, n, 50);
 	*ret_p99 = mm_percentile(gap, n, 99);
 	return n >= GAPS_LEAST;
@@ -169,10 +183,9 @@ static bool parts_percentiles(const struct hostile *h, const struct part *a, con
 
 static void trial_judge(const struct hostile *h, struct trial *trial)
 {
-	const struct part *p = trial->part;
 	double act50, act99, busy50, busy99;
-	const bool both = parts_percentiles(h, &p[0], &p[3], &act50, &act99) &&
-			  parts_percentiles(h, &p[1], &p[2], &busy50, &busy99);
+	const bool both = parts_percentiles(h, trial, true, &act50, &act99) &&
+			  parts_percentiles(h, trial, false, &busy50, &busy99);
 
 	trial->p50_ratio = both ? act50 / busy50 : NAN;
 	trial->p99_ratio = both ? act99 / busy99 : NAN;

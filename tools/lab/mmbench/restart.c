@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "libclient/base/percentile.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/support/json.h"
@@ -113,21 +112,11 @@ static int restart_run(struct restart *b)
 	return r;
 }
 
-static double restart_percentile(const struct mm_series *series, double percent)
-{
-	mm_cleanup(mm_free_ptr) double *sorted = calloc(series->n + 1, sizeof(*sorted));
-
-	if (!sorted || !series->n)
-		return 0;
-	memcpy(sorted, series->at, series->n * sizeof(*sorted));
-	return mm_percentile(sorted, series->n, percent);
-}
-
 static int restart_report(const struct restart *b)
 {
-	const double p50 = restart_percentile(&b->recovery_ms, 50);
-	const double p99 = restart_percentile(&b->recovery_ms, 99);
-	const double bare = restart_percentile(&b->bare_ms, 50);
+	const double p50 = mm_series_percentile(&b->recovery_ms, 50);
+	const double p99 = mm_series_percentile(&b->recovery_ms, 99);
+	const double bare = mm_series_percentile(&b->bare_ms, 50);
 	const double ratio = bare > 0 ? p50 / bare : 0;
 	mm_cleanup(mm_json_done) json_t *json = NULL;
 
