@@ -4,6 +4,7 @@
 # completion of a program from its table of options. In a template, which has the sections that are written by
 # hand, @HEAD@ stands for all before DESCRIPTION, @OPTIONS@ for commands, options and the sections of the table,
 # @TAIL@ for what is behind them, from EXIT STATUS on, unless the template has these sections itself.
+# -DKIND=conf-man: only the page that PROGRAM --help=conf-man prints.
 function(mm_printed KIND RET)
   execute_process(COMMAND ${PROGRAM} --help=${KIND} OUTPUT_VARIABLE text RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
@@ -20,9 +21,13 @@ function(mm_position TEXT WORD RET)
   set(${RET} ${at} PARENT_SCOPE)
 endfunction()
 
-mm_printed(bash completion)
-file(WRITE "${BASH}" "${completion}")
-mm_printed(man page)
+if(KIND)
+  mm_printed(${KIND} page)
+else()
+  mm_printed(bash completion)
+  file(WRITE "${BASH}" "${completion}")
+  mm_printed(man page)
+endif()
 if(TEMPLATE)
   file(READ "${TEMPLATE}" text)
   mm_position("${page}" ".SH DESCRIPTION" description)

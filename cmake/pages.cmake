@@ -70,4 +70,17 @@ if(Python3_Interpreter_FOUND)
   list(APPEND outputs ${stamp})
   install(DIRECTORY ${CMAKE_BINARY_DIR}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT client-dev)
 endif()
+
+# The configuration file: an example with all keys as comments, and its man page.
+set(example ${CMAKE_BINARY_DIR}/mmd.conf)
+set(man ${CMAKE_BINARY_DIR}/man/mmd.conf.5)
+add_custom_command(OUTPUT ${example} ${man}
+  COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:mmd> --help=conf > ${example}
+  COMMAND ${CMAKE_COMMAND} "-DPROGRAM=${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:mmd>" -DMAN=${man}
+    -DKIND=conf-man -DDATE=${MM_DATE} -P ${CMAKE_SOURCE_DIR}/cmake/man.cmake
+  DEPENDS mmd ${CMAKE_SOURCE_DIR}/cmake/man.cmake
+  COMMENT "Example and man page of mmd.conf" VERBATIM)
+list(APPEND outputs ${example} ${man})
+install(FILES ${example} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/mmd/examples)
+install(FILES ${man} DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
 add_custom_target(mm-pages ALL DEPENDS ${outputs})

@@ -109,20 +109,31 @@ static int role_run(const struct mm_config *config)
 	}
 }
 
+/* Prints which files were read, and that they are correct. Return: the exit status. */
+static int files_print(const struct mm_config *config)
+{
+	for (uint32_t i = 0; i < config->sources.n; i++)
+		printf("%s\n", config->sources.path[i]);
+	printf("%s\n", config->sources.n ? "The configuration is correct."
+					 : "No file was read; the command line is correct.");
+	return mm_opt_flush(&mm_config_program, MM_EXIT_DONE);
+}
+
 int main(int argc, char **argv)
 {
 	static struct mm_config config;
 	char error[MM_OPT_ERROR_BYTES];
 	struct mm_opt_line line;
-	const int status = mm_opt_main(&mm_config_program, argc, argv, &config, &line);
-	int r;
+	int r = mm_config_read(argc, argv, &config, error);
 
-	if (status >= 0)
-		return status;
+	if (r < 0)
+		return mm_opt_refuse(&mm_config_program, 0, "%s", error);
+	if (r != MM_OPT_RUN) /* it prints help or the version */
+		return mm_opt_main(&mm_config_program, argc, argv, &config, &line);
+	if (config.check_only)
+		return files_print(&config);
 	if (!config.role)
 		mm_log_find_journal();
-	if (mm_config_check(&config, error) < 0)
-		return mm_opt_refuse(&mm_config_program, 0, "%s", error);
 	r = streams_open();
 	if (r < 0) {
 		fprintf(stderr, "%smmd: cannot open /dev/null: %s\n", mm_log_prefix(MM_LOG_ERROR),

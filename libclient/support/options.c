@@ -284,6 +284,8 @@ int mm_opt_store(const struct mm_opt *opt, char *text, void *into, const char *w
 	}
 	if (value_store(opt, text, into, why) == 0)
 		return 0;
+	if (opt->complete)
+		return option_value_refuse(error, "%s", why);
 	return option_value_refuse(error, "%s%s: %s", where, opt->name, why);
 }
 
@@ -462,16 +464,19 @@ static int option_unknown(struct options_parser *p, const char *name, size_t byt
 
 static int help_option(struct options_parser *p, const char *kind)
 {
+	static const char *const kinds[] = { "man", "bash", "conf", "conf-man" };
+
 	p->help = true;
 	if (!kind)
 		return 0;
-	if (strcmp(kind, "man") == 0)
-		p->help_kind = MM_OPT_HELP_MAN;
-	else if (strcmp(kind, "bash") == 0)
-		p->help_kind = MM_OPT_HELP_BASH;
-	else
-		return option_value_refuse(p->error, "--help: '%.64s' is none of: man, bash", kind);
-	return 0;
+	for (size_t i = 0; i < (p->program->file ? 4 : 2); i++) {
+		if (strcmp(kind, kinds[i]) != 0)
+			continue;
+		p->help_kind = MM_OPT_HELP_MAN + i;
+		return 0;
+	}
+	return option_value_refuse(p->error, "--help: '%.64s' is none of: man, bash%s", kind,
+				   p->program->file ? ", conf, conf-man" : "");
 }
 
 static bool option_was_given(const struct options_parser *p, const struct mm_opt *opt)
@@ -783,6 +788,10 @@ int mm_opt_main(const struct mm_opt_program *program, int argc, char **argv, voi
 		mm_opt_print_man(stdout, program);
 	else if (line.help == MM_OPT_HELP_BASH)
 		mm_opt_print_bash(stdout, program);
+	else if (line.help == MM_OPT_HELP_FILE)
+		mm_opt_print_file(stdout, program->file);
+	else if (line.help == MM_OPT_HELP_FILE_MAN)
+		mm_opt_print_file_man(stdout, program->file);
 	else if (line.command == MM_OPT_COMMAND_NONE)
 		mm_opt_print_commands(stdout, program, line.word);
 	else

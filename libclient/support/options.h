@@ -93,6 +93,8 @@ struct mm_opt {
 	bool file_only; /* a key of the configuration file, no option of the command line */
 	bool line_only; /* no key of the configuration file */
 	bool early;     /* applied before all other options of the line: a configuration file */
+	bool complete;  /* @parse writes whole sentences, which name what they are about */
+	bool live;      /* the key may change while the program runs, and counts at a reload */
 	bool dashed;    /* the value may begin with two dashes: options of another program */
 	/* With MM_OPT_CALL: MM_OPT_SIZE if mm_opt_number() is to read sizes for this option. */
 	enum mm_opt_type each;
@@ -126,6 +128,25 @@ struct mm_opt_section {
 	const struct mm_opt *(*keys)(void); /* a table of KEY=VALUE pairs to list; may be NULL */
 };
 
+/* Keys of a file that stand below another key. */
+struct mm_opt_file_part {
+	const char *key;   /* NULL ends a list */
+	const char *title; /* "Accounts" */
+	const char *text;  /* before the keys, as in a section */
+	bool list;         /* items with these keys, not one object */
+	const struct mm_opt *(*keys)(void);
+};
+
+/* A configuration file in YAML, of which --help=conf prints an example, and a man page. */
+struct mm_opt_file {
+	const char *name, *path; /* "mmd.conf"; with its folder */
+	const char *summary, *text;
+	const struct mm_opt *keys;
+	const struct mm_opt_file_part *parts;
+	const struct mm_opt_section *sections; /* behind the keys; ends with a NULL title */
+	const char *see_also;
+};
+
 struct mm_opt_renamed { /* a name that an older version had */
 	const char *was, *now;
 };
@@ -143,10 +164,17 @@ struct mm_opt_program {
 	const char *see_also;                  /* "mmctl(1), mmd(8)"; may be NULL */
 	const struct mm_opt_renamed *renamed;  /* ends with a NULL @was; may be NULL */
 	const char *version;                   /* NULL: that of the project */
+	const struct mm_opt_file *file;        /* NULL: there is none */
 };
 
-/* Which kind of help was requested: --help, --help=man, --help=bash. */
-enum mm_opt_help { MM_OPT_HELP_TEXT, MM_OPT_HELP_MAN, MM_OPT_HELP_BASH };
+/* Which kind of help was requested: --help, or --help=man, bash, conf, conf-man. */
+enum mm_opt_help {
+	MM_OPT_HELP_TEXT,
+	MM_OPT_HELP_MAN,
+	MM_OPT_HELP_BASH,
+	MM_OPT_HELP_FILE,
+	MM_OPT_HELP_FILE_MAN
+};
 
 enum mm_opt_outcome { MM_OPT_RUN, MM_OPT_HELP, MM_OPT_VERSION };
 
@@ -297,3 +325,7 @@ void mm_opt_print_commands(FILE *out, const struct mm_opt_program *program, cons
 /* Print the man page (troff), and the completion for bash, of the whole program. */
 void mm_opt_print_man(FILE *out, const struct mm_opt_program *program);
 void mm_opt_print_bash(FILE *out, const struct mm_opt_program *program);
+
+/* Print an example of the configuration file, all of it comments, and the file's man page. */
+void mm_opt_print_file(FILE *out, const struct mm_opt_file *file);
+void mm_opt_print_file_man(FILE *out, const struct mm_opt_file *file);

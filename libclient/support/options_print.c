@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "libclient/support/options.h"
+#include "libclient/support/options_text.h"
 
-#define HELP_COLUMNS 79
-#define HELP_INDENT  28 /* column of the help texts */
-#define HELP_TEXT    2048
+#define HELP_COLUMNS  79
+#define HELP_INDENT   28 /* column of the help texts */
+#define TROFF_COLUMNS 72 /* escapes make a line longer */
+#define HELP_TEXT     MM_OPT_TEXT_BYTES
 
 /* ---- text ---- */
 
@@ -116,7 +118,7 @@ static void option_append_range(const struct mm_opt *o, char text[HELP_TEXT])
 		help_append(text, ")", "", "");
 }
 
-static bool choices_are_explained(const struct mm_opt *o)
+bool mm_opt_text_has_choices(const struct mm_opt *o)
 {
 	for (const struct mm_opt_choice *c = o->choices; c && c->name; c++) {
 		if (c->help)
@@ -129,13 +131,13 @@ static bool choices_are_explained(const struct mm_opt *o)
  * The help of an option with its range and its default, and its choices unless these are listed
  * below it because they are explained, or stand in the name of the value beside a number.
  */
-static void option_help_text(const struct mm_opt *o, char text[HELP_TEXT])
+void mm_opt_text_help(const struct mm_opt *o, char text[HELP_TEXT])
 {
 	const bool number = o->type == MM_OPT_NUMBER || o->type == MM_OPT_SIZE || o->each;
 
 	snprintf(text, HELP_TEXT, "%s", o->help);
 	for (const struct mm_opt_choice *c = o->choices; c && c->name; c++) {
-		if (number || choices_are_explained(o))
+		if (number || mm_opt_text_has_choices(o))
 			break;
 		help_append(text, c != o->choices ? ", " : ": ", c->name, "");
 	}
@@ -161,10 +163,10 @@ static void option_print(FILE *out, const struct mm_opt *o, const char *dashes, 
 		fprintf(out, "\n%s:\n", o->group);
 	snprintf(head, sizeof(head), "  %s%s%s%s", dashes, o->name, o->value ? joint : "",
 		 o->value ? o->value : "");
-	option_help_text(o, text);
+	mm_opt_text_help(o, text);
 	head_print(out, head, text);
 	for (const struct mm_opt_choice *c = o->choices; c && c->name; c++) {
-		if (!choices_are_explained(o))
+		if (!mm_opt_text_has_choices(o))
 			break;
 		snprintf(text, sizeof(text), "%s%s%s", c->name, c->help ? ": " : "",
 			 c->help ? c->help : "");
@@ -283,19 +285,41 @@ static void troff_line(FILE *out, const char *line, size_t n)
 	fputc('\n', out);
 }
 
-/* An empty line begins a paragraph; lines that begin with white space are an example. */
-static void troff_print(FILE *out, const char *text)
+/* Prints one line as several of at most TROFF_COLUMNS, which troff fills again. */
+static void troff_words(FILE *out, const char *line, size_t n)
 {
+	while (n > TROFF_COLUMNS) {
+		size_t at = TROFF_COLUMNS;
+
+		while (at && line[at] != ' ')
+			at--;
+		if (!at)
+			break;
+		troff_line(out, line, at);
+		line += at + 1;
+		n -= at + 1;
+	}
+	troff_line(out, line, n);
+}
+
+/* An empty line begins a paragraph; lines that begin with white space are an example. */
+void mm_opt_text_troff(FILE *out, const char *text)
+{
+	const char *begin = text;
 	bool example = false;
 
 	while (*text) {
 		const size_t n = line_length(text);
 		const bool as_it_is = *text == ' ' || *text == '\t';
 
-		if (n && as_it_is != example)
+		if (n && as_it_is != example && text != begin)
 			fputs(as_it_is ? ".PP\n.EX\n" : ".EE\n.PP\n", out);
+		else if (n && as_it_is != example)
+			fputs(".EX\n", out);
 		example = n ? as_it_is : example;
-		if (n)
+		if (n && !example)
+			troff_words(out, text, n);
+		else if (n)
 			troff_line(out, text, n);
 		else if (!example)
 			fputs(".PP\n", out);
@@ -307,12 +331,13 @@ static void troff_print(FILE *out, const char *text)
 		fputs(".EE\n", out);
 }
 
-static void man_option(FILE *out, const struct mm_opt *o, const char *dashes, const char *joint)
+void mm_opt_text_man(FILE *out, const struct mm_opt *o, const char *dashes, const char *joint,
+		     const char *tail)
 {
 	char text[HELP_TEXT];
 
 	if (o->group)
-		fprintf(out, ".PP\n.B %s:\n", o->group);
+		fprintf(out, ".SS \"%s\"\n", o->group);
 	fprintf(out, ".TP\n\\fB%s", dashes);
 	for (const char *c = o->name; *c; c++)
 		fprintf(out, *c == '-' ? "\\-" : "%c", *c);
@@ -320,14 +345,16 @@ static void man_option(FILE *out, const struct mm_opt *o, const char *dashes, co
 	if (o->value)
 		fprintf(out, "%s\\fI%s\\fR", joint, o->value);
 	fputc('\n', out);
-	option_help_text(o, text);
-	troff_print(out, text);
-	if (!choices_are_explained(o))
+	mm_opt_text_help(o, text);
+	mm_opt_text_troff(out, text);
+	if (*tail)
+		mm_opt_text_troff(out, tail);
+	if (!mm_opt_text_has_choices(o))
 		return;
 	fputs(".RS\n", out);
 	for (const struct mm_opt_choice *c = o->choices; c->name; c++) {
 		fprintf(out, ".TP\n\\fB%s\\fR\n", c->name);
-		troff_print(out, c->help ? c->help : "\\&");
+		mm_opt_text_troff(out, c->help ? c->help : "\\&");
 	}
 	fputs(".RE\n", out);
 }
@@ -337,7 +364,7 @@ static void man_options(FILE *out, const struct mm_opt_set *sets, size_t n)
 	for (size_t s = 0; s < n && sets[s].opts; s++) {
 		for (const struct mm_opt *o = sets[s].opts; o->name; o++) {
 			if (o->help && !o->file_only)
-				man_option(out, o, "\\-\\-", " ");
+				mm_opt_text_man(out, o, "\\-\\-", " ", "");
 		}
 	}
 }
@@ -355,11 +382,11 @@ static void man_command(FILE *out, const struct mm_opt_program *program,
 	if (*c->name) {
 		fprintf(out, ".SS \"%s %s%s%s\"\n", program->name, c->name,
 			*c->arguments ? " " : "", c->arguments);
-		troff_print(out, c->summary);
+		mm_opt_text_troff(out, c->summary);
 	}
 	if (c->text) {
 		fputs(".PP\n", out);
-		troff_print(out, c->text);
+		mm_opt_text_troff(out, c->text);
 	}
 	man_options(out, c->sets, MM_ARRAY_SIZE(c->sets));
 }
@@ -376,9 +403,9 @@ static void man_sections(FILE *out, const struct mm_opt_program *program)
 		fputs(".SH \"", out);
 		print_upper(out, s->title);
 		fputs("\"\n", out);
-		troff_print(out, s->text);
+		mm_opt_text_troff(out, s->text);
 		for (const struct mm_opt *o = s->keys ? s->keys() : NULL; o && o->name; o++)
-			man_option(out, o, "", "=");
+			mm_opt_text_man(out, o, "", "=", "");
 	}
 }
 
@@ -390,10 +417,11 @@ void mm_opt_print_man(FILE *out, const struct mm_opt_program *program)
 	print_upper(out, program->name);
 	fprintf(out, " %s \"\" \"mmd %s\"\n.SH NAME\n%s \\- ", program->man_section, MM_VERSION,
 		program->name);
-	troff_print(out, program->summary);
-	fprintf(out, ".SH SYNOPSIS\n.B %s\n[OPTIONS] %s\n.SH DESCRIPTION\n", program->name,
+	mm_opt_text_troff(out, program->summary);
+	fprintf(out, ".SH SYNOPSIS\n.B %s\n[OPTIONS]%s%s\n.SH DESCRIPTION\n", program->name,
+		one && !*program->commands[0].arguments ? "" : " ",
 		one ? program->commands[0].arguments : "COMMAND [ARGUMENTS]");
-	troff_print(out, program->text ? program->text : program->summary);
+	mm_opt_text_troff(out, program->text ? program->text : program->summary);
 	fputs(one ? ".SH OPTIONS\n" : ".SH COMMANDS\n", out);
 	for (size_t c = 0; c < program->n_commands; c++)
 		man_command(out, program, &program->commands[c]);
@@ -407,11 +435,11 @@ void mm_opt_print_man(FILE *out, const struct mm_opt_program *program)
 		const bool titled = strncmp(program->exits, title, sizeof(title) - 1) == 0;
 
 		fputs(".SH EXIT STATUS\n", out);
-		troff_print(out, program->exits + (titled ? sizeof(title) - 1 : 0));
+		mm_opt_text_troff(out, program->exits + (titled ? sizeof(title) - 1 : 0));
 	}
 	if (program->see_also) {
 		fputs(".SH SEE ALSO\n", out);
-		troff_print(out, program->see_also);
+		mm_opt_text_troff(out, program->see_also);
 	}
 }
 

@@ -24,29 +24,116 @@ static const struct account_field {
 	size_t offset;
 	uint64_t min, max; /* TYPE_NUMBER */
 	enum mm_account_by by;
+	const char *value, *help, *otherwise; /* as those of struct mm_opt */
 } fields[] = {
-#define AT(field) offsetof(struct mm_account_config, field)
-	{ "name", TYPE_NAME, AT(name), 0, 0, MM_BY_NONE },
-	{ "domain", TYPE_NAME, AT(domain), 0, 0, MM_BY_NONE },
-	{ "cgroup", TYPE_PATH, AT(cgroup), 0, 0, MM_BY_CGROUP },
-	{ "uid", TYPE_ID, AT(id), 0, 0, MM_BY_UID },
-	{ "gid", TYPE_ID, AT(id), 0, 0, MM_BY_GID },
-	{ "min", TYPE_SIZE, AT(min_bytes), 0, 0, MM_BY_NONE },
-	{ "max", TYPE_SIZE, AT(max_bytes), 0, 0, MM_BY_NONE },
-	{ "weight", TYPE_NUMBER, AT(weight), 1, MM_WEIGHT_MAX, MM_BY_NONE },
-	{ "priority", TYPE_NUMBER, AT(priority), 0, MM_PRIORITY_MAX, MM_BY_NONE },
-	{ "host_max", TYPE_SIZE, AT(host_max_bytes), 0, 0, MM_BY_NONE },
-	{ "connections_max", TYPE_NUMBER, AT(connections_max), 0, 1u << 20, MM_BY_NONE },
-	{ "turn_quantum_max_ms", TYPE_NUMBER, AT(turn_quantum_max_ms), 1,
-	  MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS, MM_BY_NONE },
-	{ "turn_priority_max", TYPE_NUMBER, AT(turn_priority_max), 0, MM_TURN_PRIORITY_MAX,
-	  MM_BY_NONE },
-	{ "goal_ttft_ms", TYPE_NUMBER, AT(goal_ttft_ms), 0, MM_GOAL_NS_MAX / MM_NS_PER_MS,
-	  MM_BY_NONE },
-	{ "goal_tpot_us", TYPE_NUMBER, AT(goal_tpot_us), 0, MM_GOAL_NS_MAX / MM_NS_PER_US,
-	  MM_BY_NONE },
-	{ "on_timeout", TYPE_TIMEOUT, AT(on_timeout), 0, 0, MM_BY_NONE },
+#define AT(field) .offset = offsetof(struct mm_account_config, field)
+#define NUMBER    .type = TYPE_NUMBER, .value = "N"
+#define SIZE      .type = TYPE_SIZE, .value = "SIZE"
+	{ .key = "name",
+	  .type = TYPE_NAME,
+	  AT(name),
+	  .value = "NAME",
+	  .help = "up to 31 letters, digits and -_. that no other account has; required" },
+	{ .key = "domain",
+	  .type = TYPE_NAME,
+	  AT(domain),
+	  .value = "NAME",
+	  .help = "accounts with the same word trust each other: pages pass between them after a "
+		  "scrub, and need not be created anew",
+	  .otherwise = "a domain of its own" },
+	{ .key = "cgroup",
+	  .type = TYPE_PATH,
+	  AT(cgroup),
+	  .by = MM_BY_CGROUP,
+	  .value = "PATH",
+	  .help = "whom it is for: processes in this cgroup (v2) and below; an account has exactly "
+		  "one of cgroup, uid and gid" },
+	{ .key = "uid",
+	  .type = TYPE_ID,
+	  AT(id),
+	  .by = MM_BY_UID,
+	  .value = "N",
+	  .help = "whom it is for: processes of this user" },
+	{ .key = "gid",
+	  .type = TYPE_ID,
+	  AT(id),
+	  .by = MM_BY_GID,
+	  .value = "N",
+	  .help = "whom it is for: processes in this group" },
+	{ .key = "min",
+	  SIZE,
+	  AT(min_bytes),
+	  .help = "memory of each device that is kept for it: granted to nobody else, and lent to "
+		  "nobody. All mins together are at most the pool",
+	  .otherwise = "0" },
+	{ .key = "max",
+	  SIZE,
+	  AT(max_bytes),
+	  .help = "most memory of each device; 0 is the pool",
+	  .otherwise = "0" },
+	{ .key = "weight",
+	  NUMBER,
+	  AT(weight),
+	  .min = 1,
+	  .max = MM_WEIGHT_MAX,
+	  .help = "how accounts of one priority share KV memory that is scarce, and turns; and who "
+		  "of the active lends more",
+	  .otherwise = "100" },
+	{ .key = "priority",
+	  NUMBER,
+	  AT(priority),
+	  .max = MM_PRIORITY_MAX,
+	  .help = "the higher one is served first and lends last; a lower one may wait as long "
+		  "as a "
+		  "higher one wants",
+	  .otherwise = "0" },
+	{ .key = "host_max",
+	  SIZE,
+	  AT(host_max_bytes),
+	  .help = "most host memory for weights and swap spaces",
+	  .otherwise = "no limit" },
+	{ .key = "connections_max",
+	  NUMBER,
+	  AT(connections_max),
+	  .max = 1u << 20,
+	  .help = "tenants at once, over all devices",
+	  .otherwise = "half of the places of each device that others leave" },
+	{ .key = "turn_quantum_max_ms",
+	  NUMBER,
+	  AT(turn_quantum_max_ms),
+	  .min = 1,
+	  .max = MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS,
+	  .help = "longest turn, in ms, that its tenants may request while others wait",
+	  .otherwise = "turn-quantum-max" },
+	{ .key = "turn_priority_max",
+	  NUMBER,
+	  AT(turn_priority_max),
+	  .max = MM_TURN_PRIORITY_MAX,
+	  .help = "highest priority among turns that its tenants may request",
+	  .otherwise = "turn-priority-max" },
+	{ .key = "goal_ttft_ms",
+	  NUMBER,
+	  AT(goal_ttft_ms),
+	  .max = MM_GOAL_NS_MAX / MM_NS_PER_MS,
+	  .help = "time to the first token, in ms, that each request of its tenants is to reach; 0 "
+		  "is no goal",
+	  .otherwise = "0" },
+	{ .key = "goal_tpot_us",
+	  NUMBER,
+	  AT(goal_tpot_us),
+	  .max = MM_GOAL_NS_MAX / MM_NS_PER_US,
+	  .help = "time for each further token, in us; 0 is no goal",
+	  .otherwise = "0" },
+	{ .key = "on_timeout",
+	  .type = TYPE_TIMEOUT,
+	  AT(on_timeout),
+	  .value = "NAME",
+	  .help = "what happens to processes that do not give pages back in time: kill, or "
+		  "quarantine, where the account is charged until they are back",
+	  .otherwise = "kill" },
 };
+
+static_assert(MM_WEIGHT_DEFAULT == 100, "weight");
 
 static const char *const account_timeout_names[MM_ON_TIMEOUTS] = {
 	[MM_ON_TIMEOUT_KILL] = "kill",
@@ -207,7 +294,9 @@ static int field_unknown(const char *key, char *error)
 			     near.best ? "?" : "");
 }
 
-static int keys_parse(const json_t *json, struct mm_account_config *a, char *error)
+/* Stores in @at the value that is wrong. */
+static int keys_parse(const json_t *json, struct mm_account_config *a, char *error,
+		      const json_t **at)
 {
 	const struct account_field *f;
 	const char *key;
@@ -215,6 +304,7 @@ static int keys_parse(const json_t *json, struct mm_account_config *a, char *err
 	int r;
 
 	json_object_foreach((json_t *)(uintptr_t)json, key, value) {
+		*at = value;
 		f = field_find(key);
 		if (!f)
 			return field_unknown(key, error);
@@ -225,6 +315,8 @@ static int keys_parse(const json_t *json, struct mm_account_config *a, char *err
 			return r;
 		a->by = f->by ? f->by : a->by;
 	}
+	/* An item of the file that is merged from others is no value of it, but its name is. */
+	*at = json_object_get(json, "name");
 	if (!a->name[0])
 		return accounts_fail(error, "name is missing");
 	if (!a->by)
@@ -255,7 +347,8 @@ static int unique_check(const struct mm_accounts *accounts, const struct mm_acco
 	return 0;
 }
 
-static int account_parse(const json_t *json, struct mm_accounts *accounts, char *error)
+static int account_parse(const json_t *json, struct mm_accounts *accounts, char *error,
+			 const json_t **at)
 {
 	struct mm_account_config a = {
 		.weight = MM_WEIGHT_DEFAULT,
@@ -270,7 +363,7 @@ static int account_parse(const json_t *json, struct mm_accounts *accounts, char 
 
 	if (!json_is_object(json))
 		return accounts_fail(error, "number %u is no object", accounts->n + 1);
-	r = keys_parse(json, &a, why);
+	r = keys_parse(json, &a, why, at);
 	if (r == 0)
 		r = unique_check(accounts, &a, why);
 	if (r < 0 && a.name[0])
@@ -284,10 +377,11 @@ static int account_parse(const json_t *json, struct mm_accounts *accounts, char 
 
 /* ---- the list ---- */
 
-int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error)
+int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error,
+		      const json_t **ret_at)
 {
 	struct mm_accounts accounts = { .n = 0 };
-	const json_t *account;
+	const json_t *account, *at = json;
 	size_t i;
 	int r;
 
@@ -295,7 +389,10 @@ int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error)
 		return accounts_fail(error, "not a list of at most %d objects",
 				     MM_ACCOUNTS_NAMED_MAX);
 	json_array_foreach(json, i, account) {
-		r = account_parse(account, &accounts, error);
+		at = account;
+		r = account_parse(account, &accounts, error, &at);
+		if (r < 0 && ret_at)
+			*ret_at = at;
 		if (r < 0)
 			return r;
 	}
@@ -310,7 +407,7 @@ int mm_accounts_parse_text(const char *text, struct mm_accounts *ret, char *erro
 
 	if (!json)
 		return accounts_fail(error, "column %d: %.100s", e.column, e.text);
-	return mm_accounts_parse(json, ret, error);
+	return mm_accounts_parse(json, ret, error, NULL);
 }
 
 static json_t *value_format(const struct account_field *f, const struct mm_account_config *a)
@@ -423,6 +520,27 @@ uint64_t mm_accounts_share(uint64_t places, uint64_t used, uint64_t own)
 	uint64_t left = places - used + own;
 
 	return own || left != 1 ? left / 2 : 1;
+}
+
+const struct mm_opt *mm_accounts_opts(void)
+{
+	static struct mm_opt opts[MM_ARRAY_SIZE(fields) + 1];
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(fields); i++) {
+		const struct account_field *f = &fields[i];
+
+		opts[i] = (struct mm_opt){
+			.name = f->key,
+			.value = f->value,
+			.help = f->help,
+			.type = f->type == TYPE_NUMBER ? MM_OPT_NUMBER : MM_OPT_CALL,
+			.min = f->min,
+			.max = f->max,
+			.otherwise = f->otherwise,
+			.live = f->type != TYPE_NAME,
+		};
+	}
+	return opts;
 }
 
 int mm_accounts_find(const struct mm_accounts *accounts, const char *name)

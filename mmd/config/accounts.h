@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "libclient/support/options.h"
+
 #define MM_ACCOUNTS_NAMED_MAX  32
 #define MM_ACCOUNT_NAME_BYTES  32
 #define MM_ACCOUNT_PATH_BYTES  256
@@ -64,10 +66,12 @@ struct mm_account_peer {
  * @json:   an array
  * @ret:    written only on success
  * @error:  MM_ACCOUNT_ERROR_BYTES: the sentence on failure
+ * @ret_at: on failure the value that is wrong, or the account; may be NULL
  *
  * Return: 0; -EINVAL.
  */
-int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error);
+int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error,
+		      const json_t **ret_at);
 int mm_accounts_parse_text(const char *text, struct mm_accounts *ret, char *error);
 
 /* The list as text that mm_accounts_parse_text() takes; free() it. NULL: out of memory. */
@@ -93,6 +97,9 @@ int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_accoun
  * Return: how many; if that is more than @own the account may take one more now.
  */
 uint64_t mm_accounts_share(uint64_t places, uint64_t used, uint64_t own);
+
+/* The keys of an account as a table of options, for help; nothing is stored. */
+const struct mm_opt *mm_accounts_opts(void);
 
 /* Index of the account with that name; -1: none. */
 int mm_accounts_find(const struct mm_accounts *accounts, const char *name);

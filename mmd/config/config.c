@@ -239,7 +239,7 @@ static bool option_is_unset(const struct mm_config *c, const struct mm_opt *o)
 	const char *field = (const char *)c + o->at;
 	uint64_t value;
 
-	if (o->early)
+	if (o->early || o->type == MM_OPT_FLAG)
 		return true;
 	if (mm_config_is_text(o))
 		return !*field;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config - the operator's settings, from the command line and a JSON file
+ * config - the operator's settings, from the command line and from files
  *
  * Concept:    One table of options (libclient/support/options.h): each is an option of the command
- *             line and a key of the file, over which the command line takes precedence. An option
- *             that can differ between devices is a list: one value for all, or one for each device
- *             in the order of `device`; the file may also set it per device, in "devices". keeper
- *             parses once; the other roles get the outcome as options, so a file that changes while
- *             mmd runs cannot make roles disagree.
+ *             line and a key of the file, over which the command line takes precedence. The file is
+ *             YAML (tree.h), and beside it FILE.d/ has drop-ins, of which a later one counts. An
+ *             option that can differ between devices is a list: one value for all, or one for each
+ *             device in the order of `device`; the file may also set it per device, in "devices".
+ *             keeper parses; the other roles get the outcome as options, so a file that changes
+ *             while mmd runs cannot make roles disagree. Where each value comes from is kept.
  * Ownership:  plain struct, no pointers into argv.
  * Threading:  none of its own.
  * Errors:     one sentence that names the option or key, where it stood, and what would be right.
@@ -30,13 +31,34 @@
 #define MM_CONFIG_STORE_DIR_BYTES 256
 #define MM_CONFIG_ARGS_MAX        48
 #define MM_CONFIG_GROUP_BYTES     33
-#define MM_VIEW_GROUP             "mmd-view"
-#define MM_NUMA_BY_DEVICE         UINT64_MAX
+#define MM_CONFIG_FILE_BYTES      256
+#define MM_CONFIG_FILES_MAX       33 /* the main file, and drop-ins */
+/* The file that root's mmd reads without --config, if there is one. */
+#define MM_CONFIG_FILE_DEFAULT "/etc/mmd/mmd.conf"
+#define MM_VIEW_GROUP          "mmd-view"
+#define MM_NUMA_BY_DEVICE      UINT64_MAX
 
 /* Values by device. */
 struct mm_config_list {
 	uint64_t value[MM_DEVICES_MAX];
 	uint32_t n; /* 1: value[0] is for all devices */
+};
+
+enum mm_origin_kind { MM_ORIGIN_DEFAULT, MM_ORIGIN_FILE, MM_ORIGIN_LINE };
+
+struct mm_origin {
+	uint8_t kind; /* enum mm_origin_kind */
+	uint8_t file; /* in mm_config_sources.path[] */
+	uint32_t line;
+};
+
+/* The files that were read, in order, and where each value stood. */
+struct mm_config_sources {
+	char path[MM_CONFIG_FILES_MAX][MM_CONFIG_FILE_BYTES];
+	char dropins[MM_CONFIG_FILE_BYTES]; /* the folder; "": no file was read */
+	uint32_t n;
+	struct mm_origin option[MM_CONFIG_ARGS_MAX];
+	struct mm_origin account[MM_ACCOUNTS_NAMED_MAX];
 };
 
 struct mm_config {
@@ -79,10 +101,25 @@ struct mm_config {
 	uint64_t sandbox;     /* enum mm_sandbox */
 	uint64_t log_level;   /* enum mm_log_level */
 	uint64_t role;        /* 0 = keeper, else enum mm_role */
+	bool check_only;      /* the settings are checked, and nothing is started */
+	struct mm_config_sources sources;
 };
 
 /* The command line of mmd; the struct that it fills is struct mm_config, all zero before. */
 extern const struct mm_opt_program mm_config_program;
+
+/**
+ * mm_config_read() - read the command line and the files of the program mmd
+ * @argc:     of main
+ * @argv:     of main
+ * @config:   all zero before
+ * @error:    MM_CONFIG_ERROR_BYTES: on failure one sentence without the program's name
+ *
+ * Without --config root's mmd reads MM_CONFIG_FILE_DEFAULT, if it or its folder of drop-ins is
+ * there; a role reads no file but what --config names. Return: as mm_opt_parse(); the settings are
+ * complete and checked with MM_OPT_RUN.
+ */
+int mm_config_read(int argc, char **argv, struct mm_config *config, char *error);
 
 /**
  * mm_config_check() - complete and check what mm_config_program has read

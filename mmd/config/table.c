@@ -87,14 +87,23 @@ static_assert(MM_STAGE_BUFFERS_DEFAULT == 4 && MM_STAGE_BUFFERS_MIN == 2 &&
 const struct mm_opt mm_config_options[] = {
 	{ .name = "config",
 	  .value = "FILE",
-	  .help = "JSON object whose keys are these options, without dashes; options of the"
-		  " command line take precedence. Instead of lists it may have an array "
-		  "\"devices\": objects with \"device\" and, where it differs from the value "
-		  "for all, \"pool\", \"headroom\" and \"page\"",
+	  .help = "file with settings, in YAML or JSON: its keys are these options, without "
+		  "dashes. Behind it the drop-ins FILE.d/*.conf are read, of which a later one "
+		  "counts; options of the command line take precedence over all. mmd.conf(5) "
+		  "describes it",
 	  .type = MM_OPT_CALL,
 	  .line_only = true,
 	  .early = true,
-	  .parse = mm_config_file_parse },
+	  .complete = true,
+	  .parse = mm_config_file_parse,
+	  .otherwise = MM_CONFIG_FILE_DEFAULT " for root, if there is one" },
+	{ .name = "check-config",
+	  .help = "read the file and its drop-ins, print that they are correct or the first "
+		  "thing that is not, and start nothing. What depends on the device is not "
+		  "checked",
+	  .type = MM_OPT_FLAG,
+	  .line_only = true,
+	  CONFIG_AT(check_only) },
 	{ .name = "dir",
 	  .value = "DIR",
 	  .help = "where the sockets and the lock are; made if it is missing, else it must "
@@ -186,6 +195,7 @@ const struct mm_opt mm_config_options[] = {
 	  .min = 4096,
 	  .otherwise = "16M" },
 	{ .name = "controller",
+	  .live = true,
 	  .value = "KEY=VALUE,...",
 	  .help = "how the controller decides: knobs, listed below",
 	  .type = MM_OPT_CALL,
@@ -193,18 +203,17 @@ const struct mm_opt mm_config_options[] = {
 	  .parse = config_knobs_parse,
 	  .otherwise = "those of the knobs" },
 	{ .name = "accounts",
+	  .live = true,
 	  .value = "JSON",
-	  .help = "the accounts that are named: an array of objects, in the file as it is: "
-		  "name; one of cgroup, uid, gid; min, max, weight, priority, host_max, "
-		  "connections_max, turn_quantum_max_ms, turn_priority_max, goal_ttft_ms, "
-		  "goal_tpot_us, on_timeout, "
-		  "domain. Documentation/admin-guide.md describes them",
+	  .help = "the accounts that are named: an array of objects, as in the file; "
+		  "mmd.conf(5) has their keys",
 	  .type = MM_OPT_CALL,
 	  CONFIG_AT(accounts),
 	  .parse = config_accounts_parse,
 	  .otherwise = "none",
 	  .group = "Accounts" },
 	{ .name = "account-max",
+	  .live = true,
 	  .value = "SIZE",
 	  .help = "most memory, on one device, of an account that is not named; 0 is the "
 		  "pool",
@@ -212,6 +221,7 @@ const struct mm_opt mm_config_options[] = {
 	  CONFIG_AT(account_max_bytes),
 	  .otherwise = "0" },
 	{ .name = "turn-quantum-max",
+	  .live = true,
 	  .value = "MS",
 	  .help = "longest turn, while others wait, that tenants may request whose account "
 		  "has no setting of its own",
@@ -222,6 +232,7 @@ const struct mm_opt mm_config_options[] = {
 	  .unit = "ms",
 	  .otherwise = "2000" },
 	{ .name = "turn-priority-max",
+	  .live = true,
 	  .value = "N",
 	  .help = "highest priority among turns that they may request",
 	  .type = MM_OPT_NUMBER,
@@ -229,6 +240,7 @@ const struct mm_opt mm_config_options[] = {
 	  .max = MM_TURN_PRIORITY_MAX,
 	  .otherwise = "0" },
 	{ .name = "on-timeout",
+	  .live = true,
 	  .value = "NAME",
 	  .help = "what happens to processes of accounts that are not named when they do "
 		  "not give pages back in time",
@@ -237,6 +249,7 @@ const struct mm_opt mm_config_options[] = {
 	  .choices = config_timeout_choices,
 	  .preset = "kill" },
 	{ .name = "reclaim-timeout",
+	  .live = true,
 	  .value = "MS",
 	  .help = "how long a tenant has to give back what its account must; then --on-"
 		  "timeout",
@@ -247,6 +260,7 @@ const struct mm_opt mm_config_options[] = {
 	  .unit = "ms",
 	  .otherwise = "10000" },
 	{ .name = "stop-timeout",
+	  .live = true,
 	  .value = "MS",
 	  .help = "how much longer a process has that is stopped, traced or frozen",
 	  .type = MM_OPT_NUMBER,
@@ -256,6 +270,7 @@ const struct mm_opt mm_config_options[] = {
 	  .unit = "ms",
 	  .otherwise = "60000" },
 	{ .name = "kill-max",
+	  .live = true,
 	  .value = "N",
 	  .help = "most processes that are killed within --kill-window; then none",
 	  .type = MM_OPT_NUMBER,
@@ -264,6 +279,7 @@ const struct mm_opt mm_config_options[] = {
 	  .max = MM_KILLS_MAX,
 	  .otherwise = "8" },
 	{ .name = "kill-window",
+	  .live = true,
 	  .value = "MS",
 	  .help = "the time that --kill-max counts over",
 	  .type = MM_OPT_NUMBER,
@@ -273,6 +289,7 @@ const struct mm_opt mm_config_options[] = {
 	  .unit = "ms",
 	  .otherwise = "60000" },
 	{ .name = "idle-timeout",
+	  .live = true,
 	  .value = "MS",
 	  .help = "how long a tenant may neither load a model nor declare KV memory; then "
 		  "it is ended, unless it is of the user that mmd runs as. 0 is no limit",
@@ -282,6 +299,7 @@ const struct mm_opt mm_config_options[] = {
 	  .unit = "ms",
 	  .preset = "300000" },
 	{ .name = "core-timeout",
+	  .live = true,
 	  .value = "MS",
 	  .help = "how long the role core may make no progress, or be stopped; then it is "
 		  "killed, and another one goes on. 0 is no limit",
@@ -291,6 +309,7 @@ const struct mm_opt mm_config_options[] = {
 	  .unit = "ms",
 	  .preset = "10000" },
 	{ .name = "host-store-max",
+	  .live = true,
 	  .value = "SIZE",
 	  .help = "most host memory for weights; 0 is no limit",
 	  .type = MM_OPT_SIZE,
@@ -368,6 +387,7 @@ const struct mm_opt mm_config_options[] = {
 	  .choices = sandbox_choices,
 	  .preset = "on" },
 	{ .name = "log-level",
+	  .live = true,
 	  .value = "NAME",
 	  .help = "least severity that is logged",
 	  .type = MM_OPT_CHOICE,
@@ -401,6 +421,111 @@ static const struct mm_opt_section config_sections[] = {
 	{ .title = NULL },
 };
 
+/* The keys of an item of "devices". */
+static const struct mm_opt *section_opts(void)
+{
+	static struct mm_opt opts[8];
+	size_t n = 0;
+
+	for (const struct mm_opt *o = mm_config_options; o->name; o++) {
+		if (!mm_config_is_list(o))
+			continue;
+		mm_assert(n + 1 < MM_ARRAY_SIZE(opts));
+		opts[n] = *o;
+		opts[n].group = NULL;
+		opts[n].preset = NULL;
+		opts[n].value = mm_config_is_device(o) ? "N|UUID" : "SIZE";
+		opts[n].otherwise = "that of the whole file";
+		if (mm_config_is_device(o)) {
+			opts[n].help = "ordinal or UUID of the device; required";
+			opts[n].otherwise = NULL;
+		}
+		n++;
+	}
+	return opts;
+}
+
+static const struct mm_opt_file_part config_parts[] = {
+	{ .key = "controller",
+	  .title = "Knobs of the controller",
+	  .text = "How the controller decides; Documentation/controller.md describes what they do. "
+		  "A later file sets single knobs. KEY=VALUE,... in one string sets them all.",
+	  .keys = mm_tune_opts },
+	{ .key = "accounts",
+	  .title = "Accounts",
+	  .text = "Who is charged, and what each may have; Documentation/admin-guide.md describes "
+		  "it. A process belongs to the account that matches it most closely: the longest "
+		  "cgroup, then the user, then its groups. A later file sets single keys of the "
+		  "account of that name, or adds one.",
+	  .list = true,
+	  .keys = mm_accounts_opts },
+	{ .key = "devices",
+	  .title = "Devices one by one",
+	  .text = "Instead of the key device: an item for each device, with what differs from the "
+		  "values for all.",
+	  .list = true,
+	  .keys = section_opts },
+	{ .key = NULL },
+};
+
+static const struct mm_opt_section file_sections[] = {
+	{ .title = "Reload",
+	  .text = "SIGHUP, mmctl config reload and systemctl reload mmd read the files again. If "
+		  "one of them is wrong, nothing changes, and the answer says what is wrong. "
+		  "Else what may change while mmd runs changes at once, and the answer lists it, "
+		  "and what needs a restart. An account that is no longer there stays until a "
+		  "restart. What was set by mmctl quota set stays as long as the file's account "
+		  "does not change." },
+	{ .title = "Examples",
+	  .text = "  # GPU 0 with 60 GiB, and two accounts\n"
+		  "  driver: cuda\n"
+		  "  pool: 60G\n"
+		  "  controller:\n"
+		  "    dwell-ms: 300\n"
+		  "  accounts:\n"
+		  "    - name: web\n"
+		  "      cgroup: /serving.slice/web\n"
+		  "      min: 20G\n"
+		  "      weight: 300\n"
+		  "    - name: batch\n"
+		  "      gid: 2000\n"
+		  "      max: 30G\n" },
+	{ .title = NULL },
+};
+
+static const struct mm_opt_file config_file = {
+	.name = "mmd.conf",
+	.path = MM_CONFIG_FILE_DEFAULT,
+	.summary = "settings of mmd(8)",
+	.text = "The file is YAML, and so may be JSON: keys with values, and comments behind #. "
+		"Each "
+		"key is an option of mmd without its dashes; an option of the command line takes "
+		"precedence. Only digits without quotes are a number, everything else is text as "
+		"it "
+		"stands. Sizes are bytes, or end in K, M, G or T: 65536, 512M, 2G. A value "
+		"SIZE,... "
+		"is one value for all devices, or one for each, as a list or between commas. "
+		"Anchors, aliases and tags are not used.\n"
+		"\n"
+		"Behind the file the drop-ins *.conf of the folder beside it are read, in the "
+		"order of "
+		"the bytes of their names: of two that have a key, the later one counts. If "
+		"there is "
+		"a drop-in, the file itself may be missing. mmd --config names another file, whose "
+		"folder has its name and .d at the end. A file is at most 1 MiB, and there are at "
+		"most 32 drop-ins. mmctl quota set --save writes the drop-in 90-mmctl.conf.\n"
+		"\n"
+		"mmd --check-config reads all of it and starts nothing; mmctl config show prints "
+		"each "
+		"value in force and where it comes from. The first thing that is wrong is "
+		"reported as "
+		"FILE:LINE: and a sentence, and mmd does not start.",
+	.keys = mm_config_options,
+	.parts = config_parts,
+	.sections = file_sections,
+	.see_also = "mmd(8), mmctl(1), Documentation/admin-guide.md",
+};
+
 static const struct mm_opt_renamed config_renamed[] = {
 	{ "ask-timeout", "reclaim-timeout" },
 	{ NULL, NULL },
@@ -414,8 +539,9 @@ const struct mm_opt_program mm_config_program = {
 	.exits = "Exit status: 0 stopped in order; 1 failed, for the reason on stderr; 2 usage.",
 	.sections = config_sections,
 	.man_section = "8",
-	.see_also = "mmctl(1), Documentation/admin-guide.md",
+	.see_also = "mmd.conf(5), mmctl(1), Documentation/admin-guide.md",
 	.renamed = config_renamed,
+	.file = &config_file,
 };
 
 static int table_fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
@@ -554,4 +680,14 @@ bool mm_config_is_text(const struct mm_opt *o)
 bool mm_config_is_accounts(const struct mm_opt *o)
 {
 	return o->parse == config_accounts_parse;
+}
+
+bool mm_config_is_knobs(const struct mm_opt *o)
+{
+	return o->parse == config_knobs_parse;
+}
+
+struct mm_origin *mm_config_origin(struct mm_config *c, const struct mm_opt *o)
+{
+	return &c->sources.option[o - mm_config_options];
 }

@@ -24,6 +24,11 @@ bool mm_config_is_device(const struct mm_opt *o);
 /* Whether the field is a text. */
 bool mm_config_is_text(const struct mm_opt *o);
 bool mm_config_is_accounts(const struct mm_opt *o);
+/* Whether the option is --controller. */
+bool mm_config_is_knobs(const struct mm_opt *o);
+
+/* Where the option's value comes from. */
+struct mm_origin *mm_config_origin(struct mm_config *c, const struct mm_opt *o);
 
 /* The field of an option whose field is a list; else the pointer has no meaning. */
 struct mm_config_list *mm_config_list(struct mm_config *c, const struct mm_opt *o);

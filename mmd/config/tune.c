@@ -167,6 +167,7 @@ const struct mm_opt *mm_tune_opts(void)
 			.preset = presets[i],
 			.min = k->min,
 			.max = k->max,
+			.live = !k->fixed,
 		};
 	}
 	return opts;

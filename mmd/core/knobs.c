@@ -68,6 +68,7 @@ static const struct mm_knob knob_table[] = {
 	  .min = 1,
 	  .max = 10000,
 	  .fallback = 1,
+	  .fixed = true,
 	  .help = "all of the controller's times, times K: for dilated runs" },
 	{ .name = "mode",
 	  AT(sharing),

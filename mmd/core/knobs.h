@@ -44,6 +44,7 @@ struct mm_knob {
 	uint64_t unit;            /* the field is the value times this */
 	uint64_t min, max;        /* of the value */
 	uint64_t fallback;        /* the value of a field that is not set */
+	bool fixed;               /* it cannot change while the core lives (mm_core_tune()) */
 };
 
 /* Returns the knob of an index; NULL: there are no more. */

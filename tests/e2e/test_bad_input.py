@@ -383,9 +383,27 @@ def test_config_file(root, name):
     text, word = CONFIGS[name]
     config = root / "mmd.json"
     config.write_text(text)
-    code, _, errors = run(BIN / "mmd", "--dir", root / "d", "--config", config)
-    assert code in (1, 2)
-    assert "mmd.json" in one_sentence(errors) and word in errors
+    for words in [], ["--check-config"]:
+        code, _, errors = run(BIN / "mmd", "--dir", root / "d", "--config", config, *words)
+        assert code == 2
+        assert "mmd.json:" in one_sentence(errors) and word in errors
+
+
+def test_config_folder(root):
+    """--check-config names the files, or the line of a drop-in that is wrong; it starts nothing."""
+    config = root / "mmd.conf"
+    config.write_text("pool: 8M # all of it\n")
+    (root / "mmd.conf.d").mkdir()
+    (root / "mmd.conf.d" / "10.conf").write_text("page: 64K\n")
+    words = [BIN / "mmd", "--dir", root / "d", "--config", config, "--check-config"]
+    code, out, errors = run(*words)
+    assert (code, errors) == (0, "") and out.splitlines() == [
+        str(config), str(config) + ".d/10.conf", "The configuration is correct."]
+    assert not (root / "d").exists()
+    (root / "mmd.conf.d" / "20.conf").write_text("\npolcy: remap\n")
+    code, out, errors = run(*words)
+    assert code == 2 and not out
+    assert "mmd.conf.d/20.conf:2: polcy: unknown key; did you mean policy?" in errors
 
 
 # ---- peers and places

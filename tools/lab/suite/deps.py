@@ -18,6 +18,8 @@ PACKAGES = (
     "libjansson4",
     "libseccomp-dev",
     "libseccomp2",
+    "libyaml-0-2",
+    "libyaml-dev",
     "libopenblas-pthread-dev",
     "libopenblas0-pthread",
     "libgfortran5",

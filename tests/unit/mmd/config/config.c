@@ -55,11 +55,8 @@ static void test_sizes(void **state)
 static int parse_words(int argc, char **argv, struct mm_config *config, char *error)
 {
 	struct mm_config read = { 0 };
-	struct mm_opt_line line;
-	int r = mm_opt_parse(&mm_config_program, argc, argv, &read, &line, error);
+	int r = mm_config_read(argc, argv, &read, error);
 
-	if (r == MM_OPT_RUN)
-		r = mm_config_check(&read, error);
 	if (r == MM_OPT_RUN)
 		*config = read;
 	return r;
@@ -122,8 +119,8 @@ static const struct {
 	{ { "--dir", "/a/directory/whose/name/is/longer/than/the/path/of/a/socket/may/be/as/the/"
 		     "kernel/says" },
 	  "--dir" },
-	{ { "--config", "/nonexistent/mmd.json" },
-	  "--config: unable to open /nonexistent/mmd.json" },
+	{ { "--config", "/nonexistent/mmd.conf" }, "/nonexistent/mmd.conf: No such file" },
+	{ { "--config", "/dev/null" }, "/dev/null: is not a regular file" },
 };
 
 static void test_refused(void **state)
@@ -177,7 +174,7 @@ static void test_headroom(void **state)
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
 		const char *const words[] = { "--device=0,1", "--headroom", cases[i].text, NULL };
-		struct mm_config config, again;
+		struct mm_config config = { 0 }, again = { 0 };
 		int argc = 0;
 
 		assert_int_equal(parse(words, &config, error), MM_OPT_RUN);
@@ -196,7 +193,7 @@ static void test_devices(void **state)
 {
 	const char *const words[] = { "--device", "4,2", "--pool=3G", "--page", "64K,2M", NULL };
 	char *argv[MM_CONFIG_ARGS_MAX], error[MM_CONFIG_ERROR_BYTES] = "";
-	struct mm_config config, one, again;
+	struct mm_config config = { 0 }, one = { 0 }, again = { 0 };
 	int argc = 0;
 
 	(void)state;
@@ -228,7 +225,7 @@ static void test_handed_on(void **state)
 		"--driver", "/lib/x y.so", "--hugepages=2M", NULL
 	};
 	char *argv[MM_CONFIG_ARGS_MAX], error[MM_CONFIG_ERROR_BYTES] = "";
-	struct mm_config config, again;
+	struct mm_config config = { 0 }, again = { 0 };
 	int argc = 0;
 
 	(void)state;
@@ -269,15 +266,18 @@ static const struct {
 	{ "{\"polcy\": \"remap\"}", "did you mean policy?" },
 	{ "{\"policy\": \"remaq\"}", "did you mean remap?" },
 	{ "{\"ask-timeout\": 5}", "'ask-timeout' is now 'reclaim-timeout'" },
-	{ "{\"device\": [0]}", "device" },
+	{ "{\"device\": [0], \"page\": 65536}", NULL },
+	{ "{\"policy\": [\"remap\"]}", "policy" },
 	{ "{\"config\": \"/x\"}", "config" },
 	{ "{\"role\": \"core\"}", "role" },
-	{ "{", "line 1" },
+	{ "{", ":2: " },
 	{ "[]", "object" },
 	{ "{\"policy\": 7}", "policy" },
 	{ "{\"controller\": \"dwell-ms=50\", \"page\": 65536}", NULL },
 	{ "{\"controller\": \"dwell-ms=x\"}", "dwell-ms" },
-	{ "{\"controller\": {\"dwell-ms\": 50}}", "controller" },
+	{ "{\"controller\": {\"dwell-ms\": 50}, \"page\": \"64K\"}", NULL },
+	{ "{\"controller\": {\"dwell-ms\": []}}", "dwell-ms" },
+	{ "{\"controller\": {\"dwell-ms=5,mode\": \"auto\"}}", "no knob" },
 	{ "{\"policy\": \"greedy\"}", "greedy" },
 	{ "{\"pool\": -1}", "pool" },
 	{ "{\"pool\": true}", "pool" },
@@ -292,7 +292,7 @@ static void test_sections(void **state)
 		" \"page\": \"64K\"}";
 	char path[] = "/tmp/mmd-config-XXXXXX", error[MM_CONFIG_ERROR_BYTES] = "";
 	char *argv[MM_CONFIG_ARGS_MAX];
-	struct mm_config config, again;
+	struct mm_config config = { 0 }, again = { 0 };
 	int argc = 0, fd = mkstemp(path);
 
 	(void)state;
