@@ -196,8 +196,9 @@ enum mm_ev {
 	MM_EV_GROUP_DROP,   /* chunk that did not become usable -> KV_RELEASE */
 	MM_EV_GROUP_LEFT,   /* rank that has left the group, which grants nothing any more */
 	/*
-	 * With MM_FEAT_LEAVE. mmd is to end: the tenant should close its connection before the
-	 * deadline, CLOCK_MONOTONIC ns, when it is ended. The last one counts.
+	 * With MM_FEAT_LEAVE. mmd is to end, or the operator drains the tenant: it should close its
+	 * connection before the deadline, CLOCK_MONOTONIC ns, when it is ended; UINT64_MAX: once it
+	 * has finished. The last one counts.
 	 */
 	MM_EV_LEAVE,
 	MM_EV_COUNT

@@ -174,7 +174,7 @@ enum mm_event_kind {
 	MM_EVENT_TURN_END,     /* the turn ends with the open step; deadline_ns */
 	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
 	MM_EVENT_STEP_ENDED,   /* count steps of mm_step_end_async() ended: mm_step_wait() */
-	MM_EVENT_LEAVE,        /* mmd is to end: finish, and close the client before deadline_ns */
+	MM_EVENT_LEAVE,        /* finish, and close the client before deadline_ns */
 };
 
 struct mm_event {

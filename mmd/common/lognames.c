@@ -357,6 +357,12 @@ const struct mm_logname mm_lognames[] = {
 	  .levels = "error",
 	  .keys = "tenant error",
 	  .meaning = "nothing can be sent to a tenant any more, and its connection ends" },
+	{ .name = "tenant.steered",
+	  .levels = "info",
+	  .keys = "tenant name device order pages",
+	  .meaning = "an order of the operator: revoke, drain, undrain, activate, pin, unpin; "
+		"pages: that it takes or brings home",
+	  .audited = true },
 	{ .name = "tenant.swap",
 	  .levels = "info",
 	  .keys = "tenant name bytes",

@@ -325,6 +325,30 @@ bool mm_core_kv(const struct mm_core *core, uint32_t tenant, struct mm_core_kv *
 int mm_core_plan_set(struct mm_core *core, uint64_t now_ns, uint32_t tenant, int32_t alpha,
 		     uint32_t slots, uint32_t *ret_max);
 
+/* Orders of the operator for one tenant, besides plans and quotas. */
+enum mm_steer {
+	/* Give back the KV that it holds beyond its share and its account's min, by the ladder. */
+	MM_STEER_REVOKE,
+	MM_STEER_DRAIN,    /* it is granted nothing more, and told to leave */
+	MM_STEER_UNDRAIN,  /* end that */
+	MM_STEER_ACTIVATE, /* its layers come home; then the controller decides, not a plan */
+	MM_STEER_PIN,      /* they come home and stay there, before all plans but its own hold */
+	MM_STEER_UNPIN,    /* end that */
+	MM_STEERS
+};
+
+/*
+ * Steers a tenant. @until_ns: MM_STEER_DRAIN: when its connection is closed, or UINT64_MAX; else
+ * not used. *ret_pages: MM_STEER_REVOKE: pages that it is to give; _ACTIVATE, _PIN: pages that its
+ * layers need to return. 0: it is under way or done; MM_E_STALE: no such tenant, it ends, or it has
+ * no model that is ready; MM_E_QUOTA: its account has no room for layers that are away; MM_E_FULL:
+ * the pool has none, and nobody lends or can give any; nothing was changed then.
+ */
+int mm_core_steer(struct mm_core *core, uint64_t now_ns, uint32_t tenant, enum mm_steer steer,
+		  uint64_t until_ns, uint64_t *ret_pages);
+/* Returns the pages that a revoke would take of the tenant now; *ret_chunks may be NULL. */
+uint64_t mm_core_revocable(const struct mm_core *core, uint32_t tenant, uint32_t *ret_chunks);
+
 /* The operator's limits for an account. */
 struct mm_core_quota {
 	uint64_t min_pages; /* kept for it: no other account is granted them */
@@ -486,9 +510,14 @@ struct mm_core_tenant {
 	uint64_t step_ns;        /* mean computing time of a step: a claim; 0: not known */
 	uint64_t swap_bytes;     /* of the host memory that it may swap KV to */
 	bool idle, model_ready;
-	bool has_model;  /* it was told of a model that is not dropped yet */
-	bool model_held; /* its layers are to stay at home, whatever the operator's plan is */
-	bool attached;   /* xfer serves it or may serve it: DETACH has not completed */
+	bool has_model;       /* it was told of a model that is not dropped yet */
+	bool model_held;      /* its layers are to stay at home, whatever the operator's plan is */
+	bool model_pinned;    /* the same, by the operator (MM_STEER_PIN) */
+	bool model_activates; /* its layers are coming home (MM_STEER_ACTIVATE) */
+	bool drains;          /* it is granted nothing more (MM_STEER_DRAIN) */
+	uint64_t drain_until_ns;  /* then its connection is closed; UINT64_MAX: never */
+	uint32_t revoking_chunks; /* that it still is to give (MM_STEER_REVOKE) */
+	bool attached;            /* xfer serves it or may serve it: DETACH has not completed */
 	enum mm_turn_mode turn_mode;
 	bool turn_wanted; /* it has requested a turn that has not begun */
 	uint64_t turns, turns_overdue;

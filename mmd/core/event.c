@@ -38,6 +38,7 @@ static const char *const event_names[MM_EVENT_KINDS] = {
 	[MM_EVENT_PLAN_SET] = "plan-set",
 	[MM_EVENT_ACCOUNT_ADD] = "account-add",
 	[MM_EVENT_QUOTA_SET] = "quota-set",
+	[MM_EVENT_STEER] = "steer",
 };
 
 const char *mm_event_name(enum mm_event_kind kind)
@@ -82,6 +83,9 @@ static int event_call_other(struct mm_core *c, const struct mm_event *e,
 	case MM_EVENT_QUOTA_SET:
 		return (int)mm_core_quota_set(c, e->now_ns, e->quota.account, e->quota.revision,
 					      &e->quota.quota);
+	case MM_EVENT_STEER:
+		return mm_core_steer(c, e->now_ns, e->tenant, e->steer.how, e->steer.until_ns,
+				     &ret->pages);
 	default:
 		mm_panic("an event of no kind", __FILE__, __LINE__);
 	}
@@ -374,6 +378,10 @@ static WALK void walk_arguments(struct walk *w, struct mm_event *e, struct mm_te
 	case MM_EVENT_PLAN_SET:
 		walk_i32(w, &e->plan.alpha);
 		walk_u32(w, &e->plan.slots);
+		break;
+	case MM_EVENT_STEER:
+		e->steer.how = (enum mm_steer)walk_bounded(w, e->steer.how, MM_STEERS - 1);
+		walk_u64(w, &e->steer.until_ns);
 		break;
 	case MM_EVENT_ACCOUNT_ADD:
 	case MM_EVENT_QUOTA_SET:

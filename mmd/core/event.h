@@ -46,6 +46,7 @@ enum mm_event_kind {
 	MM_EVENT_PLAN_SET,        /* tenant, plan; max in the result */
 	MM_EVENT_ACCOUNT_ADD,     /* quota: revision is not used */
 	MM_EVENT_QUOTA_SET, /* quota: domain is not used; enum mm_quota_outcome is the result */
+	MM_EVENT_STEER,     /* tenant, steer; pages in the result */
 	MM_EVENT_KINDS
 };
 
@@ -74,6 +75,10 @@ struct mm_event {
 			uint32_t slots;
 		} plan;
 		struct {
+			enum mm_steer how;
+			uint64_t until_ns;
+		} steer;
+		struct {
 			uint64_t account, domain, revision;
 			struct mm_core_quota quota;
 		} quota;
@@ -89,6 +94,7 @@ struct mm_event_result {
 	int r;           /* what the function returns, else 0 */
 	uint32_t tenant; /* MM_EVENT_JOIN: the new tenant, if r is 0 */
 	uint32_t max;    /* MM_EVENT_PLAN_SET: the most that is possible, if r is MM_E_RANGE */
+	uint64_t pages;  /* MM_EVENT_STEER: as mm_core_steer() */
 };
 
 /* The most bytes that a packed event has. */

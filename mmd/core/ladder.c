@@ -97,6 +97,18 @@ static void accounts_reclaim(struct mm_core *c)
 			account_reclaim(c, &lists, lists.first[i], over[i], coming[i]);
 }
 
+/* The operator revokes what a tenant has beyond its share: the same request, of it alone. */
+static void tenants_revoke(struct mm_core *c)
+{
+	MM_FOREACH_TENANT(c, t) {
+		const uint64_t chunks = mm_c_revoking(t);
+
+		if (chunks && t->life == MM_LIFE_LIVE && !t->kicked &&
+		    c->now_ns >= t->demand->reclaim_until_ns && mm_c_burst(c))
+			tenant_reclaim_chunks(c, t, chunks * t->kv.chunk_pages);
+	}
+}
+
 /* ---- deadlines ---- */
 
 static uint64_t *tenant_deadline_of(struct mm_c_tenant *t)
@@ -142,7 +154,7 @@ static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)
 	uint64_t *until = tenant_deadline_of(t);
 
 	if (t->life == MM_LIFE_LIVE) {
-		if (!mm_c_over(c, t->account) || !tenant_must_give(c, t)) {
+		if (!mm_c_revoking(t) && (!mm_c_over(c, t->account) || !tenant_must_give(c, t))) {
 			t->reclaim_deadline_ns = t->stopped_ns = 0;
 			t->overdue = false;
 			return;
@@ -167,6 +179,7 @@ static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)
 void mm_c_ladder(struct mm_core *c)
 {
 	accounts_reclaim(c);
+	tenants_revoke(c);
 	MM_FOREACH_TENANT(c, t)
 		tenant_deadline_update(c, t);
 }

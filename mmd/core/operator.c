@@ -4,7 +4,9 @@
  */
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
+#include "mmd/core/market/big.h"
 #include "mmd/core/market/lends.h"
+#include "mmd/core/steer.h"
 #include "mmd/core/book/quota.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/settle.h"
@@ -30,6 +32,76 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	t->lends->by_hand_ns = c->now_ns;
 	mm_c_settle(c, now_ns);
 	return 0;
+}
+
+/* ---- steering ---- */
+
+/* Returns whether @t's layers can be at home, and has them there if so. */
+static int steer_home(struct mm_core *c, struct mm_c_tenant *t, bool pin, uint64_t *ret_pages)
+{
+	const struct mm_c_steer before = t->steer;
+	int r;
+
+	if (t->model != MM_C_MODEL_READY)
+		return MM_E_STALE;
+	t->steer.pinned |= pin;
+	t->steer.activates |= !pin;
+	r = mm_c_big_return_check(c, t, ret_pages);
+	if (r) {
+		t->steer = before;
+		return r;
+	}
+	if (!pin) {
+		t->plan.alpha_by_hand = -1;
+		t->plan.slots_by_hand = 0;
+	}
+	t->steer.activate_until_ns = c->now_ns + mm_c_time(c, MM_MODEL_WAIT_NS);
+	t->lends->by_hand_ns = c->now_ns;
+	return 0;
+}
+
+static int tenant_steer(struct mm_core *c, struct mm_c_tenant *t, enum mm_steer steer,
+			uint64_t until_ns, uint64_t *ret_pages)
+{
+	uint32_t chunks;
+
+	switch (steer) {
+	case MM_STEER_REVOKE:
+		*ret_pages = mm_core_revocable(c, t->id, &chunks);
+		t->steer.revokes = chunks != 0;
+		t->steer.revoke_keep = t->kv.held - chunks;
+		mm_c_demand_changed(c);
+		return 0;
+	case MM_STEER_DRAIN:
+		mm_c_steer_drain(c, t, until_ns);
+		return 0;
+	case MM_STEER_UNDRAIN:
+		t->steer.drains = false;
+		mm_c_demand_changed(c);
+		return 0;
+	case MM_STEER_ACTIVATE:
+	case MM_STEER_PIN:
+		return steer_home(c, t, steer == MM_STEER_PIN, ret_pages);
+	default:
+		t->steer.pinned = false;
+		t->lends->by_hand_ns = c->now_ns;
+		return 0;
+	}
+}
+
+int mm_core_steer(struct mm_core *c, uint64_t now_ns, uint32_t tenant, enum mm_steer steer,
+		  uint64_t until_ns, uint64_t *ret_pages)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+	int r;
+
+	mm_c_event_begin(c, now_ns);
+	*ret_pages = 0;
+	if (!t || t->life != MM_LIFE_LIVE || t->kicked)
+		return MM_E_STALE;
+	r = tenant_steer(c, t, steer, until_ns, ret_pages);
+	mm_c_settle(c, now_ns);
+	return r;
 }
 
 /* ---- accounts ---- */

@@ -12,6 +12,7 @@
 #include "mmd/core/life.h"
 #include "mmd/core/book/quota.h"
 #include "mmd/core/plan/swap.h"
+#include "mmd/core/steer.h"
 #include "mmd/core/market/turn.h"
 #include "mmd/core/book/upkeep.h"
 
@@ -21,6 +22,8 @@ static void tenant_settle(struct mm_core *c, struct mm_c_tenant *t)
 		return;
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_change_settle(c, t);
+	if (t->life == MM_LIFE_LIVE)
+		mm_c_steer_settle(c, t);
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_hold_settle(c, t);
 	if (t->life == MM_LIFE_LIVE && mm_c_unload_settle(c, t))
@@ -110,5 +113,6 @@ uint64_t mm_core_deadline(const struct mm_core *c)
 			break;
 		}
 	due = MM_MIN(due, mm_c_ladder_deadline(c));
+	due = MM_MIN(due, mm_c_steer_deadline(c));
 	return due;
 }

@@ -203,12 +203,17 @@ static struct mm_core_why state_of(const struct mm_core *c, const struct mm_c_te
 	struct mm_core_why why = { .tenant = t->id, .account = c->account[t->account].key };
 
 	why.kv_keep = why.kv_most = UINT32_MAX;
+	why.drains = t->life == MM_LIFE_LIVE && t->steer.drains;
+	why.revoking = t->life == MM_LIFE_LIVE ? mm_c_revoking(t) : 0;
 	why.model_ready = t->life == MM_LIFE_LIVE && t->model == MM_C_MODEL_READY;
 	if (why.model_ready) {
 		why.layers = t->n_layers;
 		why.alpha = t->plan.alpha;
-		why.by_hand = t->plan.alpha_by_hand >= 0 && !t->hold.on;
 		why.held = t->hold.on;
+		why.pinned = t->steer.pinned;
+		why.activates = t->steer.activates;
+		why.by_hand =
+			t->plan.alpha_by_hand >= 0 && !why.held && !why.pinned && !why.activates;
 		why.changing = mm_c_is_changing(t);
 		why.alpha_next = why.changing ? t->change->next_alpha : why.alpha;
 		why.layer_bytes = mm_c_layer_pages(t) * c->opts.page_bytes;

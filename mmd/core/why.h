@@ -78,6 +78,10 @@ struct mm_core_why {
 	uint32_t layers, alpha;
 	bool by_hand;        /* the operator has set how many are away */
 	bool held;           /* its engine holds them at home, whatever the operator has set */
+	bool pinned;         /* the operator has pinned them at home, whatever else was set */
+	bool activates;      /* the operator has them come home now */
+	bool drains;         /* the operator drains it: it is granted nothing more */
+	uint32_t revoking;   /* chunks that it is to give, because the operator revokes them */
 	bool changing;       /* a change of its layers is under way */
 	uint32_t alpha_next; /* layers away after it; else the same */
 	uint64_t layer_bytes;

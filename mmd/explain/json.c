@@ -84,6 +84,10 @@ static json_t *has_json(const struct mm_core_why *why)
 	mm_json_put_u64(json, "kv_chunks", why->kv_held);
 	mm_json_put_u64(json, "kv_chunks_used", why->kv_used);
 	mm_json_put_u64(json, "kv_chunks_share", why->kv_share);
+	mm_json_put_u64(json, "kv_chunks_revoking", why->revoking);
+	mm_json_put_flag(json, "pinned", why->pinned);
+	mm_json_put_flag(json, "activates", why->activates);
+	mm_json_put_flag(json, "drains", why->drains);
 	return json;
 }
 

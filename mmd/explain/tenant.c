@@ -238,6 +238,12 @@ static void by_hand_explain(const struct mm_core_why *why, struct mm_sentences *
 	if (why->held)
 		mm_sentences_add(text, "Its engine holds all layers at home (mm_model_hold()), "
 				       "until it lets go.");
+	else if (why->pinned)
+		mm_sentences_add(text, "The operator has pinned all of its layers at home (mmctl "
+				       "pin), until mmctl unpin.");
+	else if (why->activates)
+		mm_sentences_add(text, "The operator has all of its layers come home (mmctl "
+				       "activate); then mmd decides again.");
 	else if (why->by_hand)
 		mm_sentences_add(text,
 				 "The operator has set how many of its layers are away (mmctl "
@@ -251,7 +257,7 @@ static void by_hand_explain(const struct mm_core_why *why, struct mm_sentences *
 
 static void policy_explain(const struct mm_core_why *why, struct mm_sentences *text)
 {
-	if (why->by_hand || why->held)
+	if (why->by_hand || why->held || why->pinned || why->activates)
 		by_hand_explain(why, text);
 	else
 		mm_sentences_add(text, "The policy in force does not compare what layers cost and "
@@ -397,6 +403,20 @@ static void target_explain(const struct mm_core_why *why, struct mm_sentences *t
 				 mm_size_print(why->kv_most * why->chunk_bytes, size));
 }
 
+static void steer_explain(const struct mm_core_why *why, struct mm_sentences *text)
+{
+	char size[MM_SIZE_TEXT_BYTES];
+
+	if (why->drains)
+		mm_sentences_add(text, "The operator drains it (mmctl drain): it is granted "
+				       "nothing more, and is to leave.");
+	if (why->revoking)
+		mm_sentences_add(text,
+				 "It is to give %s of its KV cache now: revoked by the operator "
+				 "(mmctl revoke).",
+				 mm_size_print(why->revoking * why->chunk_bytes, size));
+}
+
 void mm_explain_tenant(const struct mm_explain_row *row, struct mm_sentences *ret_text)
 {
 	ret_text->n = 0;
@@ -404,6 +424,7 @@ void mm_explain_tenant(const struct mm_explain_row *row, struct mm_sentences *re
 	layers_explain(&row->why, ret_text);
 	kv_explain(&row->why, ret_text);
 	bid_explain(&row->why, ret_text);
+	steer_explain(&row->why, ret_text);
 	if (!row->why.decided)
 		return;
 	late_explain(&row->why, ret_text);

@@ -12,7 +12,9 @@
 #include "libclient/protocol/xplan.h"
 #include "mmd/explain/explain.h"
 #include "mmd/shell/doctor.h"
+#include "mmd/shell/named.h"
 #include "mmd/shell/shell.h"
+#include "mmd/shell/steer.h"
 #include "mmd/shell/swap.h"
 
 #define SCHEMA 1
@@ -199,24 +201,6 @@ static void device_json_fold(json_t *all, const json_t *one)
 	}
 }
 
-/* Finds the pool of "device", an ordinal. Without that key *ret_pool is NULL, which is no error. */
-static bool device_find(struct mm_shell *shell, const json_t *params, struct mm_pool **ret_pool,
-			struct mm_rpc_error *error)
-{
-	const json_t *device = json_object_get(params, "device");
-
-	*ret_pool = NULL;
-	if (!device)
-		return true;
-	for (uint32_t i = 0; json_is_integer(device) && i < shell->n_pools; i++) {
-		if (shell->pool[i].ordinal == (uint64_t)json_integer_value(device))
-			*ret_pool = &shell->pool[i];
-	}
-	if (!*ret_pool)
-		mm_rpc_fail(error, MM_RPC_PARAMS, "device: want the ordinal of one that mmd has");
-	return *ret_pool != NULL;
-}
-
 /* Adds all devices, or only @only if it is not NULL, to @to; @fill makes one device's object. */
 static void devices_fill(struct mm_shell *shell, const struct mm_pool *only, json_t *to,
 			 void (*fill)(const struct mm_pool *pool, json_t *to,
@@ -264,7 +248,7 @@ static json_t *pool_show(void *context, const json_t *params, struct mm_rpc_erro
 	struct mm_pool *only;
 	json_t *result;
 
-	if (!device_find(shell, params, &only, error))
+	if (!mm_named_device(shell, params, &only, error))
 		return NULL;
 	result = json_object();
 	devices_fill(shell, only, result, pool_fill);
@@ -380,6 +364,7 @@ static json_t *tenant_json(const struct mm_session *s)
 	if (mm_core_tenant(s->pool->core, s->tenant, &t)) {
 		tenant_pages_fill(&t, tenant);
 		tenant_turns_fill(&t, tenant);
+		mm_steer_fill(&t, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
 	mm_json_put_u64(tenant, "load_read_bytes", s->kept->model.read_bytes & INT64_MAX);
@@ -541,7 +526,7 @@ static json_t *status_show(void *context, const json_t *params, struct mm_rpc_er
 	struct mm_pool *only;
 	json_t *result;
 
-	if (!device_find(shell, params, &only, error))
+	if (!mm_named_device(shell, params, &only, error))
 		return NULL;
 	result = json_object();
 	devices_fill(shell, only, result, device_fill);
@@ -562,28 +547,6 @@ static json_t *status_show(void *context, const json_t *params, struct mm_rpc_er
 }
 
 /* ---- plans ---- */
-
-static struct mm_session *tenant_find(struct mm_shell *shell, const json_t *params,
-				      struct mm_rpc_error *error)
-{
-	const char *name = json_string_value(json_object_get(params, "name"));
-	struct mm_session *s;
-	struct mm_pool *pool;
-	unsigned int many;
-
-	if (!name) {
-		mm_rpc_fail(error, MM_RPC_PARAMS, "name: want the name or id of a tenant");
-		return NULL;
-	}
-	if (!device_find(shell, params, &pool, error))
-		return NULL;
-	s = mm_session_lookup(shell, pool, name, &many);
-	if (!s)
-		mm_rpc_fail(error, MM_RPC_FAILED, "%.64s: %s", name,
-			    many ? "several tenants have this name; use the id or --device"
-				 : "no such tenant");
-	return s;
-}
 
 static json_t *slot_json(const struct mm_session *s, uint32_t index,
 			 const struct mm_core_slot *slot)
@@ -621,11 +584,11 @@ static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_erro
 {
 	struct mm_shell *shell = context;
 	bool all = !json_object_get(params, "name");
-	struct mm_session *only = all ? NULL : tenant_find(shell, params, error);
+	struct mm_session *only = all ? NULL : mm_named_tenant(shell, params, error);
 	struct mm_pool *pool = NULL;
 	json_t *result, *plans;
 
-	if ((!all && !only) || !device_find(shell, params, &pool, error))
+	if ((!all && !only) || !mm_named_device(shell, params, &pool, error))
 		return NULL;
 	result = json_object();
 	plans = json_array();
@@ -678,10 +641,10 @@ static json_t *plan_why(void *context, const json_t *params, struct mm_rpc_error
 	json_t *result, *devices;
 	size_t n = 0;
 
-	if (!device_find(shell, params, &pool, error))
+	if (!mm_named_device(shell, params, &pool, error))
 		return NULL;
 	if (json_object_get(params, "name")) {
-		only = tenant_find(shell, params, error);
+		only = mm_named_tenant(shell, params, error);
 		if (!only)
 			return NULL;
 		pool = only->pool;
@@ -758,7 +721,7 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 	if (!slots_parse(params, &slots))
 		return mm_rpc_fail(error, MM_RPC_PARAMS, "slots: want 1, %d or \"auto\"",
 				   MM_SLOTS_MAX);
-	s = tenant_find(shell, params, error);
+	s = mm_named_tenant(shell, params, error);
 	if (!s)
 		return NULL;
 	r = mm_session_plan_set(s, alpha, slots, &max, &refused);
@@ -786,5 +749,10 @@ const struct mm_rpc_method mm_admin_methods[] = {
 	{ "upgrade", MM_RPC_CHANGES, mm_upgrade_begin },
 	{ "upgrade.show", MM_RPC_VIEWS, mm_upgrade_show },
 	{ "shutdown", MM_RPC_CHANGES, mm_leave_method },
+	{ "revoke", MM_RPC_CHANGES, mm_steer_revoke },
+	{ "drain", MM_RPC_CHANGES, mm_steer_drain },
+	{ "activate", MM_RPC_CHANGES, mm_steer_activate },
+	{ "pin", MM_RPC_CHANGES, mm_steer_pin },
+	{ "unpin", MM_RPC_CHANGES, mm_steer_unpin },
 	{ .name = NULL },
 };

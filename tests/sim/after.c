@@ -57,6 +57,7 @@ void h_calm(struct world *w)
 			w_plan_set(w, p, -1, 0);
 		w_drain(w);
 	}
+	h_steer_end(w);
 	for (uint32_t i = 0; i < 120; i++)
 		h_round(w, 8 * MM_NS_PER_MS);
 	w_tick(w, 31 * MM_NS_PER_S *

@@ -17,6 +17,7 @@
 #define STILL_SEED  (UINT64_C(1) << 42)
 #define MEM_SEED    (UINT64_C(1) << 43)
 #define UNLOAD_SEED (UINT64_C(1) << 44)
+#define STEER_SEED  (UINT64_C(1) << 45)
 
 #define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
@@ -748,6 +749,8 @@ static void ordinary_run(struct world *w, uint64_t seed, uint64_t steps)
 			mem_event(w, proc_random(w));
 		if (run_kind == H_UNLOAD)
 			unload_event(w, proc_random(w));
+		if (run_kind == H_STEER)
+			h_steer_event(w, proc_random(w));
 	}
 	h_after(w);
 }
@@ -769,6 +772,8 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 		seed += MEM_SEED;
 	if (history == H_UNLOAD)
 		seed += UNLOAD_SEED;
+	if (history == H_STEER)
+		seed += STEER_SEED;
 	if (history == H_STILL)
 		h_still(w, seed + STILL_SEED);
 	else if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))

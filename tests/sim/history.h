@@ -31,6 +31,7 @@ enum h_history {
 	H_STILL,    /* claims stand still for a while: memory must, too */
 	H_MEM,      /* as ordinary, and tenants have memory of the third kind */
 	H_UNLOAD,   /* as ordinary, and tenants give models back and load others */
+	H_STEER,    /* as ordinary, and the operator revokes, drains, pins and has models home */
 	H_HISTORIES
 };
 
@@ -42,6 +43,7 @@ enum h_history {
 #define H_ONLY_STILL    (1u << H_STILL)
 #define H_ONLY_MEM      (1u << H_MEM)
 #define H_ONLY_UNLOAD   (1u << H_UNLOAD)
+#define H_ONLY_STEER    (1u << H_STEER)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
 /* Kinds of events in a history. Over enough histories of the named kinds, each must happen. */
@@ -137,7 +139,17 @@ enum h_history {
 	X(UNLOADS_CHANGING, "unloads_in_a_plan_change", H_ONLY_UNLOAD)     \
 	X(UNLOADS_DOWN, "unloads_without_xfer", H_ONLY_UNLOAD)             \
 	X(UNLOADS_ENDED, "ends_in_an_unload", H_ONLY_UNLOAD)               \
-	X(UNLOADS_AGAIN, "models_loaded_after_another", H_ONLY_UNLOAD)
+	X(UNLOADS_AGAIN, "models_loaded_after_another", H_ONLY_UNLOAD)     \
+	X(REVOKES, "revokes", H_ONLY_STEER)                                \
+	X(REVOKES_DONE, "revokes_that_were_given", H_ONLY_STEER)           \
+	X(DRAINS, "drains", H_ONLY_STEER)                                  \
+	X(DRAINS_ENDED, "drains_without_time", H_ONLY_STEER)               \
+	X(DRAINS_CANCELLED, "drains_cancelled", H_ONLY_STEER)              \
+	X(ACTIVATES, "activations", H_ONLY_STEER)                          \
+	X(ACTIVATES_DONE, "activations_with_layers_away", H_ONLY_STEER)    \
+	X(PINS, "pins", H_ONLY_STEER)                                      \
+	X(PINS_AWAY, "pins_with_layers_away", H_ONLY_STEER)                \
+	X(HOMES_REFUSED, "pins_and_activations_refused", H_ONLY_STEER)
 
 #define H_ENUM(name, text, of) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };
@@ -198,6 +210,10 @@ void h_assert_moving(struct world *w);
  */
 #define H_MOVE_ROUNDS (W_PROCS * 1250 * 13)
 
+/* The operator steers a tenant now and then (steer.c). */
+void h_steer_event(struct world *w, struct w_proc *p);
+/* Ends what the operator has tenants do. */
+void h_steer_end(struct world *w);
 /* Runs a history of kind H_PLANS, up to its last checks (plans.c). */
 void h_plans(struct world *w, uint64_t seed, uint64_t steps);
 /* Runs a history of kind H_STILL, up to its last checks (still.c). */

@@ -189,3 +189,11 @@ int w_plan_set(struct world *w, const struct w_proc *p, int32_t alpha, uint32_t 
 					     .plan = { alpha, slots } })
 		.r;
 }
+
+int w_steer(struct world *w, const struct w_proc *p, enum mm_steer how, uint64_t until_ns)
+{
+	return w_event(w, (struct mm_event){ .kind = MM_EVENT_STEER,
+					     .tenant = p->tenant,
+					     .steer = { how, until_ns } })
+		.r;
+}

@@ -39,3 +39,5 @@ bool w_next(struct world *w, struct mm_action *ret_action);
 void w_turns_set(struct world *w, bool beside, uint64_t quantum_ns);
 /* Sets a plan as the operator does. Returns what mm_core_plan_set() does. */
 int w_plan_set(struct world *w, const struct w_proc *p, int32_t alpha, uint32_t slots);
+/* Steers a tenant as the operator does. Returns what mm_core_steer() does. */
+int w_steer(struct world *w, const struct w_proc *p, enum mm_steer how, uint64_t until_ns);

@@ -53,6 +53,7 @@ static const struct mm_opt_choice history_choices[] = {
 	{ "still", H_STILL, "claims stand still for a while: memory must, too" },
 	{ "mem", H_MEM, "tenants have memory that is neither weights nor KV" },
 	{ "unload", H_UNLOAD, "tenants give models back and load others" },
+	{ "steer", H_STEER, "the operator revokes, drains, activates and pins" },
 	{ NULL, 0, NULL },
 };
 static_assert(MM_ARRAY_SIZE(history_choices) == H_HISTORIES + 1, "each kind has its row");

@@ -126,6 +126,7 @@ struct w_proc {
 
 	bool unloading;    /* it has sent UNLOAD, which is not answered */
 	uint32_t unloads;  /* models that it has given back */
+	uint32_t revoking; /* chunks that it was to give when the operator looked last */
 	int unload_result; /* of the last answer to MM_OP_UNLOAD */
 
 	int hold_result; /* of the last answer to MM_OP_HOLD */

@@ -9,13 +9,24 @@
 #define PATH_BYTES 256
 
 static mmctl_run_fn *const command_runs[MMCTL_COMMANDS] = {
-	[MMCTL_STATUS] = mmctl_status_run,       [MMCTL_POOL_SHOW] = mmctl_pool_show_run,
-	[MMCTL_PLAN_SHOW] = mmctl_plan_show_run, [MMCTL_PLAN_WHY] = mmctl_plan_why_run,
-	[MMCTL_PLAN_SET] = mmctl_plan_set_run,   [MMCTL_DEVICES] = mmctl_devices_run,
-	[MMCTL_FOOTPRINT] = mmctl_footprint_run, [MMCTL_QUOTA_SHOW] = mmctl_quota_show_run,
-	[MMCTL_QUOTA_SET] = mmctl_quota_set_run, [MMCTL_WAIT] = mmctl_wait_run,
-	[MMCTL_DOCTOR] = mmctl_doctor_run,       [MMCTL_UPGRADE] = mmctl_upgrade_run,
+	[MMCTL_STATUS] = mmctl_status_run,
+	[MMCTL_POOL_SHOW] = mmctl_pool_show_run,
+	[MMCTL_PLAN_SHOW] = mmctl_plan_show_run,
+	[MMCTL_PLAN_WHY] = mmctl_plan_why_run,
+	[MMCTL_PLAN_SET] = mmctl_plan_set_run,
+	[MMCTL_DEVICES] = mmctl_devices_run,
+	[MMCTL_FOOTPRINT] = mmctl_footprint_run,
+	[MMCTL_QUOTA_SHOW] = mmctl_quota_show_run,
+	[MMCTL_QUOTA_SET] = mmctl_quota_set_run,
+	[MMCTL_WAIT] = mmctl_wait_run,
+	[MMCTL_DOCTOR] = mmctl_doctor_run,
+	[MMCTL_UPGRADE] = mmctl_upgrade_run,
 	[MMCTL_SHUTDOWN] = mmctl_shutdown_run,
+	[MMCTL_REVOKE] = mmctl_revoke_run,
+	[MMCTL_DRAIN] = mmctl_drain_run,
+	[MMCTL_ACTIVATE] = mmctl_activate_run,
+	[MMCTL_PIN] = mmctl_pin_run,
+	[MMCTL_UNPIN] = mmctl_unpin_run,
 };
 
 static const char root_folder[] = "/run/mmd";

@@ -168,6 +168,44 @@ static const struct mm_opt shutdown_options[] = {
 	{ .name = NULL },
 };
 
+#define NO_WAIT                                                                                    \
+	{                                                                                          \
+		.name = "no-wait", .help = "only begin: mmd goes on with it", .type = MM_OPT_FLAG, \
+		MMCTL_AT(no_wait)                                                                  \
+	}
+
+static const struct mm_opt revoke_options[] = {
+	{ .name = "dry-run",
+	  .help = "only say how much it would be",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(dry_run) },
+	NO_WAIT,
+	{ .name = NULL },
+};
+
+static const struct mm_opt drain_options[] = {
+	{ .name = "within",
+	  .value = "S",
+	  .help = "end its connection after so long; its process is then treated as any that does "
+		  "not give its pages back",
+	  .type = MM_OPT_NUMBER,
+	  MMCTL_AT(drain_within_s),
+	  .max = MMCTL_WAIT_MAX_S,
+	  .unit = "s",
+	  .otherwise = "as long as it takes" },
+	{ .name = "cancel",
+	  .help = "it is granted memory again",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(cancel) },
+	NO_WAIT,
+	{ .name = NULL },
+};
+
+static const struct mm_opt home_options[] = {
+	NO_WAIT,
+	{ .name = NULL },
+};
+
 static const struct mm_opt footprint_options[] = {
 	{ .name = "models",
 	  .value = "FILE",
@@ -244,8 +282,31 @@ static const char text_shutdown[] =
 	"waits for that. A service manager that starts mmd anew whenever it ends must be told as "
 	"well.";
 
+static const char text_revoke[] =
+	"Takes back now what TENANT holds of KV cache beyond its share, as far as its account has "
+	"more than its min. It is asked as for any quota, within reclaim-timeout; then what the "
+	"account's on-timeout says follows. It is granted nothing above its share meanwhile; "
+	"afterwards mmd decides again, and may grant it what nobody else needs.";
+
+static const char text_drain[] =
+	"TENANT is granted no memory any more (KV cache, a model, other memory), and told to "
+	"leave, if its engine can be told. The command ends when it has gone or holds nothing. "
+	"Layers that are away may still return, into memory that nobody needs. An engine that was "
+	"told may leave although --cancel follows.";
+
+static const char text_activate[] =
+	"All layers of MODEL come home now, if its account and the pool have room for them; else "
+	"the answer says what is missing. Afterwards mmd decides again; a plan that was set by "
+	"hand has ended.";
+
+static const char text_pin[] =
+	"As activate, and its layers stay at home: mmd takes none, whoever lacks memory, and plan "
+	"set has to wait. Its pages count as ever for its account. The pin ends with unpin, with "
+	"the model, or with the tenant's connection; it survives restarts and upgrades of mmd's "
+	"core.";
+
 static const char text_words[] =
-	"MODEL is a tenant's name or id; ids are unique on all devices, and a process "
+	"MODEL and TENANT are a tenant's name or id; ids are unique on all devices, and a process "
 	"that uses two devices is two tenants. ACCOUNT is a name of the configuration, or"
 	" uid:N. Sizes are bytes, or end in K, M, G or T: 65536, 512M, 2G.";
 
@@ -324,6 +385,39 @@ static const struct mm_opt_command commands[] = {
 			     .summary = "ends mmd, after its tenants",
 			     .text = text_shutdown,
 			     .sets = { { shutdown_options, 0 } } },
+	[MMCTL_REVOKE] = { .name = "revoke",
+			   .arguments = "TENANT",
+			   .summary = "takes back what a tenant has beyond its share, now",
+			   .text = text_revoke,
+			   .sets = { { revoke_options, 0 } },
+			   .arguments_min = 1,
+			   .arguments_max = 1 },
+	[MMCTL_DRAIN] = { .name = "drain",
+			  .arguments = "TENANT",
+			  .summary = "nothing new for a tenant, until it has gone or is empty",
+			  .text = text_drain,
+			  .sets = { { drain_options, 0 } },
+			  .arguments_min = 1,
+			  .arguments_max = 1 },
+	[MMCTL_ACTIVATE] = { .name = "activate",
+			     .arguments = "MODEL",
+			     .summary = "all layers of a model come home now",
+			     .text = text_activate,
+			     .sets = { { home_options, 0 } },
+			     .arguments_min = 1,
+			     .arguments_max = 1 },
+	[MMCTL_PIN] = { .name = "pin",
+			.arguments = "MODEL",
+			.summary = "all layers of a model come home, and stay there",
+			.text = text_pin,
+			.sets = { { home_options, 0 } },
+			.arguments_min = 1,
+			.arguments_max = 1 },
+	[MMCTL_UNPIN] = { .name = "unpin",
+			  .arguments = "MODEL",
+			  .summary = "mmd decides about the layers of a model again",
+			  .arguments_min = 1,
+			  .arguments_max = 1 },
 };
 static_assert(MM_ARRAY_SIZE(commands) == MMCTL_COMMANDS, "a row for each command");
 
@@ -400,6 +494,7 @@ int mmctl_options_parse(int argc, char **argv, struct mmctl_options *ret_options
 		.goal_ttft_ms = MMCTL_UNSET,
 		.goal_tpot_us = MMCTL_UNSET,
 		.revision = MMCTL_UNSET,
+		.drain_within_s = MMCTL_UNSET,
 	};
 	return mm_opt_main(&mmctl_program, argc, argv, ret_options, ret_line);
 }

@@ -32,6 +32,11 @@ enum mmctl_command_index {
 	MMCTL_DOCTOR,
 	MMCTL_UPGRADE,
 	MMCTL_SHUTDOWN,
+	MMCTL_REVOKE,
+	MMCTL_DRAIN,
+	MMCTL_ACTIVATE,
+	MMCTL_PIN,
+	MMCTL_UNPIN,
 	MMCTL_COMMANDS
 };
 
@@ -52,6 +57,9 @@ struct mmctl_options {
 	/* For shutdown. */
 	uint64_t within_s;
 	bool release, dry_run;
+	/* For revoke, drain, activate and pin. */
+	uint64_t drain_within_s; /* MMCTL_UNSET: as long as it takes */
+	bool no_wait, cancel;
 	/* For footprint. */
 	const char *models; /* path of a file of shapes; NULL: none */
 	uint64_t page_bytes[MMCTL_PAGE_SIZES_MAX];

@@ -79,6 +79,14 @@ struct mm_c_hold {
 	struct mm_msg asks; /* the request */
 };
 
+/* Orders of the operator for the tenant (steer.h). */
+struct mm_c_steer {
+	uint64_t drain_until_ns;    /* while it drains: then it is kicked; UINT64_MAX: never */
+	uint64_t activate_until_ns; /* then its layers are given up */
+	uint32_t revoke_keep;       /* chunks that a revoke leaves it */
+	bool pinned, activates, drains, revokes;
+};
+
 /* The tenant gives its model back (plan/unload.h). */
 struct mm_c_unload {
 	bool due;           /* requested, and not answered */
@@ -123,6 +131,7 @@ struct mm_c_tenant {
 	/* plan */
 	struct mm_core_plan plan;
 	struct mm_c_hold hold;
+	struct mm_c_steer steer;
 	struct mm_c_unload unload;
 	struct mm_change *change;
 	struct mm_c_sets *sets;
@@ -140,11 +149,19 @@ struct mm_c_tenant {
 
 /*
  * Returns how many layers are to be away by the operator's word, or 0 while the tenant holds its
- * model, which comes first; -1: the controller decides.
+ * model or the operator has it at home, which come first; -1: the controller decides.
  */
 static inline int32_t mm_c_alpha_by_hand(const struct mm_c_tenant *t)
 {
-	return t->hold.on ? 0 : t->plan.alpha_by_hand;
+	return t->hold.on || t->steer.pinned || t->steer.activates ? 0 : t->plan.alpha_by_hand;
+}
+
+/* Returns the chunks that @t is to give because the operator revokes them. */
+static inline uint32_t mm_c_revoking(const struct mm_c_tenant *t)
+{
+	return t->steer.revokes && t->kv.held > t->steer.revoke_keep
+		       ? t->kv.held - t->steer.revoke_keep
+		       : 0;
 }
 
 struct mm_core {

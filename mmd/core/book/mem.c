@@ -120,7 +120,7 @@ void mm_c_mem_settle(struct mm_core *c, struct mm_c_tenant *t)
 
 	if (!t->mem.wait.pages || t->kicked || !mm_c_burst(c))
 		return;
-	left = mm_c_mem_left(c, t);
+	left = t->steer.drains ? 0 : mm_c_mem_left(c, t);
 	room = mm_c_room_soon(c, t);
 	there = MM_MIN(MM_MIN(left, room), supply_soon(c, t));
 	/* A max of the whole pool forbids nothing: then the pool is full. */

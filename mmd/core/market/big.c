@@ -106,6 +106,21 @@ static bool big_demand_is_possible(struct mm_core *c, const struct mm_c_tenant *
 	return soon + gives->of[t->account] >= pages && supply + gives->all >= kept + pages;
 }
 
+int mm_c_big_return_check(struct mm_core *c, struct mm_c_tenant *t, uint64_t *ret_pages)
+{
+	struct mm_plan_set set;
+	struct mm_c_gives gives;
+
+	*ret_pages = 0;
+	if (!t->plan.alpha)
+		return 0;
+	*ret_pages = mm_c_change_set(c, t, 0, 0, 0, &set);
+	if (*ret_pages > mm_c_room_soon(c, t))
+		return MM_E_QUOTA;
+	mm_c_could_give(c, &gives);
+	return big_demand_is_possible(c, t, *ret_pages, 0, &gives) ? 0 : MM_E_FULL;
+}
+
 uint64_t mm_c_big_demands_serve(struct mm_core *c)
 {
 	struct mm_c_tenant *waiting[MM_CORE_TENANTS_MAX];

@@ -16,6 +16,12 @@ bool mm_c_demand_is_big(const struct mm_core *c, const struct mm_c_tenant *t);
 /* Serves them. Returns how many pages are kept back for those that wait. */
 uint64_t mm_c_big_demands_serve(struct mm_core *c);
 /*
+ * Returns whether all layers of @t, which the operator has at home, can return now: 0; MM_E_QUOTA:
+ * its account has no room; MM_E_FULL: the pool has too few pages, with those that come and those
+ * that others could give. *ret_pages: that they need.
+ */
+int mm_c_big_return_check(struct mm_core *c, struct mm_c_tenant *t, uint64_t *ret_pages);
+/*
  * Returns the free pages that @t may be granted: all but @kept, and at least those that are free of
  * its account's unused min.
  */

@@ -78,7 +78,7 @@ uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t)
 
 	if (t->kv.grouped)
 		want = MM_MIN(want, t->kv.most);
-	if (t->life != MM_LIFE_LIVE || t->kicked || !t->kv.declared)
+	if (t->life != MM_LIFE_LIVE || t->kicked || !t->kv.declared || t->steer.drains)
 		return 0;
 	return want > t->kv.held ? want - t->kv.held : 0;
 }
@@ -88,6 +88,8 @@ uint32_t mm_c_kv_due(const struct mm_core *c, const struct mm_c_tenant *t)
 	uint32_t most = c->market->targets.tenant[mm_c_index(c, t)].kv_most;
 	uint32_t unmet = mm_c_kv_unmet(t);
 
+	if (t->steer.revokes)
+		most = MM_MIN(most, t->steer.revoke_keep);
 	/* A rank of a group gets one chunk after the other, as the group offers them. */
 	if (t->kv.grouped)
 		unmet = MM_MIN(unmet, t->kv.offer != MM_NO_CHUNK);

@@ -37,6 +37,8 @@ static bool tenant_lacks_kv(const struct mm_c_tenant *t)
 {
 	uint64_t held = t->kv.held;
 
+	if (t->steer.drains)
+		return false;
 	return mm_c_kv_unmet(t) || (t->kv.declared && t->load.known && t->load.last.waiting &&
 				    used_chunks(t) >= held - held / SMOOTH_PART);
 }
@@ -166,6 +168,10 @@ static void look_at_kv(const struct mm_core *c, const struct mm_c_tenant *t,
 	v->kv_wanted =
 		MM_MIN(d->wanted, t->kv.grouped ? MM_MIN(t->kv.most, v->kv_limit) : v->kv_limit);
 	v->kv_queued = (uint32_t)t->load.last.kv_chunks_queued;
+	if (t->steer.drains) {
+		v->kv_wanted = MM_MIN(v->kv_wanted, v->kv_held);
+		v->kv_queued = 0;
+	}
 }
 
 static void look_at_work(const struct mm_core *c, const struct mm_c_tenant *t,

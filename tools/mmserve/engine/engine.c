@@ -311,7 +311,7 @@ static int engine_handle_events(struct mm_engine *e, uint64_t now)
 			r = mm_lender_fail(e, -ECONNRESET, "the connection to mmd is over");
 			break;
 		case MM_EVENT_LEAVE:
-			r = mm_lender_fail(e, -ESHUTDOWN, "mmd is shutting down");
+			r = mm_lender_fail(e, -ESHUTDOWN, "mmd has it leave");
 			break;
 		case MM_EVENT_SWAPPED:
 		case MM_EVENT_TURN_BEGIN: /* turn_request() checks for the turn before each step */

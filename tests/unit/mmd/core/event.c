@@ -80,6 +80,8 @@ static struct mm_event event_of(enum mm_event_kind kind)
 						.reclaim_until_ns = 8 };
 	else if (kind == MM_EVENT_PLAN_SET)
 		e.plan.alpha = -1, e.plan.slots = 2;
+	else if (kind == MM_EVENT_STEER)
+		e.steer.how = MM_STEER_UNPIN, e.steer.until_ns = UINT64_MAX;
 	if (kind == MM_EVENT_SWAP)
 		e.pieces = pieces;
 	if (kind == MM_EVENT_MODEL)
@@ -211,6 +213,7 @@ static void test_words_beyond_their_field(void **state)
 		{ MM_EVENT_MODEL, 5, MM_LAYERS_MAX + 2 },
 		{ MM_EVENT_RANK_ORDER, 6, 2 },
 		{ MM_EVENT_QUOTA_SET, 10, MM_ON_TIMEOUTS },
+		{ MM_EVENT_STEER, 3, MM_STEERS },
 	};
 
 	(void)state;
@@ -274,7 +277,8 @@ static void test_calls(void **state)
 			assert_int_equal(result.r, MM_E_PROTOCOL);
 		else if (kind == MM_EVENT_SWAP_OPEN || kind == MM_EVENT_RANK_BEGIN)
 			assert_int_equal(result.r, -EINVAL);
-		else if (kind == MM_EVENT_PLAN_SET || kind == MM_EVENT_ACCOUNT_ADD)
+		else if (kind == MM_EVENT_PLAN_SET || kind == MM_EVENT_ACCOUNT_ADD ||
+			 kind == MM_EVENT_STEER)
 			assert_int_equal(result.r, MM_E_STALE);
 		else if (kind == MM_EVENT_QUOTA_SET)
 			assert_int_equal(result.r, MM_QUOTA_STALE);
