@@ -18,7 +18,7 @@ import pytest
 import below as below_module
 import daemon as daemon_module
 from below import FAIL
-from faults import BAD_END, KeyedWork, Work
+from faults import BAD_END, KeyedWork, PartsWork, Work
 from programs import LONG, PATIENT, SANITIZE, last_line, wait_until
 from test_tier import disk, on_disk  # pylint: disable=unused-import # disk is a fixture
 
@@ -127,6 +127,16 @@ def test_one_fails(root, place, below, model_dirs, rng, role):
     loop.finish()
 
 
+@pytest.mark.parametrize("role", ["core", "xfer", "spool", "load", "keeper"] if LONG else ["core", "xfer", "spool"])
+def test_parts_fail(root, place, below, model_dirs, disk, rng, role):  # pylint: disable=redefined-outer-name
+    """As test_one_fails(), beside what engines do besides: swap, memory, holds, turns, keys; stores lie on a disk."""
+    options = {"policy": "remap", "pool": "16M", "page": "64K", "extra": [*PATIENT, "--swap-max", "4M", *on_disk(disk)]}
+    loop = Loop(root, place(below, **options), below, model_dirs, role, PartsWork)
+    for site, nth in points_of(loop.learn(), rng, (POINTS + 5) // 6):
+        loop.strike(site, nth)
+    loop.finish()
+
+
 STUCK = 700  # CUDA_ERROR_ILLEGAL_ADDRESS: the context is gone, and each later call says so
 
 
@@ -193,20 +203,38 @@ class Holder(threading.Thread):
 DEADLINES = ["--reclaim-timeout", "500", "--stop-timeout", "1000"]
 
 
-@pytest.mark.parametrize("role", ["xfer", "load", "keeper", "log", "client"])
-def test_stopped(root, place, below, model_dirs, rng, role):
+def stop_at_each(loop, rng, most=2):
     """A process stands still at one call for longer than what it could be late for, and then goes on."""
-    loop = Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=DEADLINES), below, model_dirs, role)
-    loop.work.may_kill = role == "client"  # who keeps pages that others must have
     points = points_of(loop.learn(), rng)
-    for site, nth in points[:None if LONG or ONLY else 2]:
-        holder = Holder(below, role)
+    for site, nth in points[:None if LONG or ONLY else most]:
+        holder = Holder(loop.below, loop.role)
         holder.start()
         try:
             loop.strike(site, nth, below_module.STOP)
         finally:
             holder.end()
     loop.finish()
+
+
+@pytest.mark.parametrize("role", ["xfer", "load", "keeper", "log", "client"])
+def test_stopped(root, place, below, model_dirs, rng, role):
+    loop = Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=DEADLINES), below, model_dirs, role)
+    loop.work.may_kill = role == "client"  # who keeps pages that others must have
+    stop_at_each(loop, rng)
+
+
+def test_core_stopped(root, place, below, model_dirs, rng):
+    """keeper kills a core that stands still; another one goes on, and nobody notices."""
+    extra = [*PATIENT, "--core-timeout", str(min(1000, int(HOLD_S * 400)))]
+    loop = Loop(root, place(below, policy="remap", pool="3M", page="16K", extra=extra), below, model_dirs, "core")
+    loop.must_survive = True
+    stop_at_each(loop, rng)
+    assert LONG or ONLY or "core.killed" in loop.log.read_text()
+
+
+def test_spool_stopped(root, place, below, model_dirs, disk, rng):  # pylint: disable=redefined-outer-name
+    options = {"policy": "remap", "pool": "5M", "page": "16K", "extra": [*DEADLINES, *on_disk(disk)]}
+    stop_at_each(Loop(root, place(below, **options), below, model_dirs, "spool", KeyedWork), rng, most=1)
 
 
 class Beginning(Loop):

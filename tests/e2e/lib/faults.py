@@ -16,6 +16,7 @@ BAD_END = re.compile(r"^panic: |^[a-z_]+\(\): |status=0x(6|7|8|b|86|87|88|8b)$",
 
 
 KEYED = BUILD / "tests" / "e2e-keyed"
+PART = BUILD / "tests" / "fault-tenant"
 
 
 class Work:
@@ -123,6 +124,43 @@ class KeyedWork(Work):
             for k in (owner, guest):
                 if k:
                     k.kill()
+
+
+class PartsWork:
+    """Tenants that use one part of libclient each, all at the same time (tests/fault/tenant.c)."""
+
+    names = ("kv", "mem", "swap", "hold", "unload", "turns", "keys")
+
+    def __init__(self, root, model_dirs):
+        self.root, self.models, self.may_kill = root, model_dirs, False
+
+    def run(self, d, victim_env=None):
+        del victim_env
+        env = dict(d.env, MMD_SOCKET=str(d.dir / "tenant.sock"))
+        env.pop("LD_PRELOAD", None)
+        tenants = []
+        try:
+            for i, name in enumerate(self.names):
+                with open(self.root / f"{name}.log", "wb") as log:
+                    tenants.append(subprocess.Popen([str(PART), name, str(self.models[i % len(self.models)])], env=env,
+                                                    stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL))
+            return [self.judged(name, t) for name, t in zip(self.names, tenants)]
+        finally:
+            for t in tenants:
+                t.kill()
+                t.wait()
+
+    def judged(self, name, tenant):
+        """Whether it has done all. If not it has said why, once."""
+        log = self.root / f"{name}.log"
+        try:
+            code = tenant.wait(limit(60))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{name} hangs: {last_line(log)}") from None
+        check_report(log)
+        said = [line for line in log.read_text().splitlines() if line.startswith("fault-tenant: ")]
+        assert (code, len(said)) in ((0, 0), (1, 1)), f"{name}: {code}: {said}"
+        return code == 0
 
 
 class Place:

@@ -70,7 +70,7 @@ enum failure {
 	X(recv, MINUS_ONE, ENOMEM, BELOW_SOCKET)                        \
 	X(getsockopt, MINUS_ONE, ENOMEM, BELOW_SOCKET)                  \
 	X(setsockopt, MINUS_ONE, ENOMEM, BELOW_SOCKET)                  \
-	X(shutdown, MINUS_ONE, ENOTCONN, BELOW_SOCKET)                  \
+	X(shutdown, DONE_ANYWAY, ENOTCONN, BELOW_SOCKET)                \
 	X(ftruncate, MINUS_ONE, ENOSPC, BELOW_FILE)                     \
 	X(fallocate, MINUS_ONE, ENOSPC, BELOW_FILE)                     \
 	X(posix_fadvise, ERROR_NUMBER, EINVAL, BELOW_FILE)              \
