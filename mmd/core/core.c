@@ -297,6 +297,12 @@ enum mm_page_state mm_core_page(const struct mm_core *c, uint32_t page, uint32_t
 	return (enum mm_page_state)p->state;
 }
 
+bool mm_core_page_is_made(const struct mm_core *c, uint32_t page)
+{
+	mm_assert(page < c->ledger.pages);
+	return mm_ledger_is_made(&c->ledger.page[page]);
+}
+
 bool mm_core_xfer_is_up(const struct mm_core *c)
 {
 	return c->xfer_up;

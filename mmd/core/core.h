@@ -207,6 +207,12 @@ int mm_core_on_job_done(struct mm_core *core, uint64_t now_ns, uint64_t job, int
  * that go on computing.
  */
 void mm_core_on_memory_error(struct mm_core *core, uint64_t now_ns);
+/*
+ * The shell has lost its descriptor of a page of which mm_core_page_is_made() is true. Who has the
+ * page can go on using it, but it can be given to nobody any more: it is quarantined and created
+ * anew, at once or when it comes free.
+ */
+void mm_core_on_page_unheld(struct mm_core *core, uint64_t now_ns, uint32_t page);
 
 /* ---- events: tenants ---- */
 
@@ -546,6 +552,9 @@ uint32_t mm_core_slot_page(const struct mm_core *core, uint32_t tenant, uint32_t
 uint64_t mm_core_features(const struct mm_core *core);
 /* Returns a page's state. *ret_tenant: its owner's id, or MM_NO_OWNER; may be NULL. */
 enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint32_t *ret_tenant);
+
+/* Whether the page has memory, and no job that gives it other memory. */
+bool mm_core_page_is_made(const struct mm_core *core, uint32_t page);
 
 /* Whether the core takes xfer for up: the jobs that there are were issued to it. */
 bool mm_core_xfer_is_up(const struct mm_core *core);

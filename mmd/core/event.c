@@ -39,6 +39,7 @@ static const char *const event_names[MM_EVENT_KINDS] = {
 	[MM_EVENT_ACCOUNT_ADD] = "account-add",
 	[MM_EVENT_QUOTA_SET] = "quota-set",
 	[MM_EVENT_STEER] = "steer",
+	[MM_EVENT_PAGE_UNHELD] = "page-unheld",
 };
 
 const char *mm_event_name(enum mm_event_kind kind)
@@ -72,6 +73,9 @@ static int event_call_other(struct mm_core *c, const struct mm_event *e,
 		return mm_core_on_job_done(c, e->now_ns, e->job.id, e->job.result);
 	case MM_EVENT_MEMORY_ERROR:
 		mm_core_on_memory_error(c, e->now_ns);
+		return 0;
+	case MM_EVENT_PAGE_UNHELD:
+		mm_core_on_page_unheld(c, e->now_ns, e->page);
 		return 0;
 	case MM_EVENT_JOIN:
 		return mm_core_on_join(c, e->now_ns, &e->join, &ret->tenant);
@@ -357,6 +361,9 @@ static WALK void walk_arguments(struct walk *w, struct mm_event *e, struct mm_te
 		break;
 	case MM_EVENT_STOPPED_CHECKED:
 		walk_bool(w, &e->stopped);
+		break;
+	case MM_EVENT_PAGE_UNHELD:
+		walk_u32(w, &e->page);
 		break;
 	case MM_EVENT_REQUEST:
 		walk_msg(w, &e->msg);

@@ -45,8 +45,9 @@ enum mm_event_kind {
 	MM_EVENT_RANK_ORDER,      /* tenant, rank */
 	MM_EVENT_PLAN_SET,        /* tenant, plan; max in the result */
 	MM_EVENT_ACCOUNT_ADD,     /* quota: revision is not used */
-	MM_EVENT_QUOTA_SET, /* quota: domain is not used; enum mm_quota_outcome is the result */
-	MM_EVENT_STEER,     /* tenant, steer; pages in the result */
+	MM_EVENT_QUOTA_SET,   /* quota: domain is not used; enum mm_quota_outcome is the result */
+	MM_EVENT_STEER,       /* tenant, steer; pages in the result */
+	MM_EVENT_PAGE_UNHELD, /* page */
 	MM_EVENT_KINDS
 };
 
@@ -62,6 +63,7 @@ struct mm_event {
 		} job;
 		struct mm_core_join join;
 		bool stopped;
+		uint32_t page;
 		struct mm_msg msg;
 		uint64_t swap_bytes;
 		struct {

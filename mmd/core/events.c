@@ -177,3 +177,11 @@ void mm_core_on_memory_error(struct mm_core *c, uint64_t now_ns)
 	mm_c_suspect(c);
 	mm_c_settle(c, now_ns);
 }
+
+void mm_core_on_page_unheld(struct mm_core *c, uint64_t now_ns, uint32_t page)
+{
+	mm_assert(page < c->ledger.pages);
+	mm_c_event_begin(c, now_ns);
+	mm_ledger_unheld(&c->ledger, page);
+	mm_c_settle(c, now_ns);
+}

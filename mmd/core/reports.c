@@ -52,6 +52,19 @@ static void copy_job_done(struct mm_core *c, const struct mm_job *j, int result,
 		mm_c_page_drop(c, page);
 }
 
+/* An xfer that was started after a page had become unheld does not have it, and cannot scrub it. */
+static void scrub_job_done(struct mm_core *c, const struct mm_job *j, int result, bool fatal)
+{
+	uint32_t page = (uint32_t)j->msg.arg[0];
+
+	if (!fatal && mm_c_page_is_unfit(c, page) && (!result || c->ledger.page[page].unheld))
+		mm_c_quarantine_unfit(c, page);
+	else if (!result)
+		mm_c_page_scrubbed(c, page);
+	else
+		mm_c_page_quarantine(c, page, fatal || j->msg.opcode == MM_XOP_SCRUB);
+}
+
 /*
  * Ends a job with @result. @fatal: xfer ended because of it, and it is not tried again; a QUIESCE
  * or DETACH then counts as done, since xfer serves no plan.
@@ -59,7 +72,6 @@ static void copy_job_done(struct mm_core *c, const struct mm_job *j, int result,
 static void core_job_finish(struct mm_core *c, uint32_t job, int result, bool fatal)
 {
 	struct mm_job j = c->jobs.job[job - 1];
-	uint32_t page = (uint32_t)j.msg.arg[0];
 
 	mm_jobs_end(&c->jobs, job);
 	switch (j.msg.opcode) {
@@ -71,12 +83,7 @@ static void core_job_finish(struct mm_core *c, uint32_t job, int result, bool fa
 		break;
 	case MM_XOP_SCRUB:
 	case MM_XOP_RECREATE:
-		if (!result && c->ledger.page[page].suspect)
-			mm_c_quarantine_suspect(c, page);
-		else if (!result)
-			mm_c_page_scrubbed(c, page);
-		else
-			mm_c_page_quarantine(c, page, fatal || j.msg.opcode == MM_XOP_SCRUB);
+		scrub_job_done(c, &j, result, fatal);
 		break;
 	case MM_XOP_SWAP_OUT:
 	case MM_XOP_SWAP_IN:

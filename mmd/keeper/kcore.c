@@ -349,19 +349,27 @@ static void successor_start_due(struct mm_keeper *k)
 		successor_schedule(k);
 }
 
+/* A core waits for all of it: without memory for a part there must be another core. */
 static void inventory_send(struct mm_keeper *k)
 {
 	struct mm_kmsg end = { .op = MM_K_END,
 			       .id = k->process.generation,
 			       .result = k->process.at_fault,
 			       .flags = k->upgrade.flags };
+	int r;
 
-	if (!k->process.pid || !k->process.inventory ||
-	    mm_hold_inventory_send(&k->hold, &k->core) != 1)
+	if (!k->process.pid || !k->process.inventory)
 		return;
-	mm_children_report(k);
-	mm_instance_send(&k->core, &end, NULL, 0);
+	r = mm_hold_inventory_send(&k->hold, &k->core);
+	if (r == 0)
+		return;
 	k->process.inventory = false;
+	if (r == 1) {
+		mm_children_report(k);
+		r = mm_kchan_send(&k->core, &end, NULL, 0);
+	}
+	if (r < 0 && r != -ECONNRESET)
+		core_kill(k, "there is no memory to tell it what keeper holds");
 }
 
 /*

@@ -173,21 +173,20 @@ static void worker_go_on(struct mm_pool *pool)
 }
 
 /*
- * Reports pages of which keeper has lost the descriptor, though it was put before they counted.
- * Whoever has them can use them, but they can be sent to nobody any more.
+ * Tells the core of pages of which keeper has lost the descriptor, though it was put before they
+ * counted: they are created anew.
  */
-static void lost_pages_report(const struct mm_pool *pool)
+static void lost_pages_report(struct mm_pool *pool)
 {
+	struct mm_event event = { .kind = MM_EVENT_PAGE_UNHELD, .now_ns = mm_now_ns() };
 	uint32_t lost = 0, first = 0;
 
 	for (uint32_t i = 0; i < pool->worker.device.pages; i++) {
-		enum mm_page_state state = mm_core_page(pool->core, i, NULL);
-		bool has_none = state == MM_PAGE_NONE || state == MM_PAGE_SCRUBBING ||
-				state == MM_PAGE_QUARANTINE;
-
-		if (has_none || pool->worker.page_fd[i] >= 0)
+		if (pool->worker.page_fd[i] >= 0 || !mm_core_page_is_made(pool->core, i))
 			continue;
 		first = lost++ ? first : i;
+		event.page = i;
+		mm_pool_event(pool, &event, NULL, NULL);
 	}
 	if (lost)
 		mm_log(MM_LOG_ERROR, "page.lost", "device=%" PRIu64 " pages=%u first=%u",
@@ -223,8 +222,9 @@ void mm_worker_resume_end(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
-	w->resuming = false;
+	/* The jobs that it causes are among those that xfer is found to lack. */
 	lost_pages_report(pool);
+	w->resuming = false;
 	if (w->fd >= 0)
 		worker_go_on(pool);
 	else

@@ -9,6 +9,7 @@ hangs, and afterwards every page is free and no descriptor and no process is lef
 """
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -20,6 +21,7 @@ import daemon as daemon_module
 from below import FAIL
 from faults import BAD_END, KeyedWork, PartsWork, Work
 from programs import LONG, PATIENT, SANITIZE, last_line, wait_until
+from test_restart import await_core, core_of
 from test_tier import disk, on_disk  # pylint: disable=unused-import # disk is a fixture
 
 pytestmark = pytest.mark.skipif(bool(SANITIZE), reason="a sanitizer stands in the library's place")
@@ -294,6 +296,32 @@ def test_begins(root, place, below, model_dirs, rng, role):
     for site, nth in points_of(loop.learn(), rng):
         loop.strike(site, nth)
     loop.finish()
+
+
+def test_page_without_descriptor(root, place, below, model_dirs):
+    """keeper has no memory for names while the pool is made, so that core lacks pages once it has died: a page that is
+    free is created anew at once, none is lost or given to anybody, and tenants are served."""
+    loop = Beginning(root, place(below, policy="remap", pool="3M", page="16K"), below, model_dirs, "keeper")
+    lost = 0
+    for site in [s for s in loop.learn() if s.name == "calloc"]:
+        for nth in range(1, min(site.calls, 4) + 1):
+            below.arm("keeper", nth, FAIL, site.key)
+            up = loop.begin()
+            below.disarm()
+            if not up:
+                assert loop.place.ended()
+                continue
+            d = loop.place.daemon
+            os.kill(core_of(d), signal.SIGKILL)
+            await_core(d)
+            lost += "page.lost" in d.log.read_text()
+            wait_until(lambda d=d: d.free_pages() == d.pool_pages(), 20, "the pages to be made anew")
+            d.fds_at_start = d.settled_fds()  # keeper holds them all again
+            served = loop.work.run(d)
+            assert all(served) and loop.place.judge()
+            loop.place.down()
+            d.log.rename(d.log.with_suffix(f".{site.key:x}.{nth}"))
+    assert lost, "no page lost its descriptor"
 
 
 assert below_module.LIBRARY.exists() or SANITIZE, below_module.LIBRARY

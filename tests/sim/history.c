@@ -453,6 +453,11 @@ static void memory_error_raise(struct world *w)
 	w_memory_error(w);
 }
 
+static void page_lose(struct world *w)
+{
+	h_count(H_UNHELD, w_page_unheld(w, w_below(w, w->opts.pages)));
+}
+
 static void fault_happen(struct world *w)
 {
 	struct w_proc *p = proc_random(w);
@@ -487,6 +492,8 @@ static void fault_happen(struct world *w)
 			h_count(H_JOB_ERRORS, w_xfer_work(w, 1, -EIO));
 		else if (!w_below(w, 4))
 			memory_error_raise(w);
+		else if (!w_below(w, 4))
+			page_lose(w);
 		break;
 	}
 }

@@ -92,6 +92,7 @@ enum h_history {
 	X(XFER_FAULTS, "xfer_faults", H_BOTH)                              \
 	X(JOB_ERRORS, "job_errors", H_BOTH)                                \
 	X(MEMORY_ERRORS, "memory_errors", H_ONLY_ORDINARY)                 \
+	X(UNHELD, "pages_unheld", H_ONLY_ORDINARY)                         \
 	X(REPLANS, "replans", H_ONLY_PLANS | H_ONLY_ACTS)                  \
 	X(NULL_CHANGES, "null_changes", H_ONLY_PLANS)                      \
 	X(LATE_RESYNCS, "late_resyncs", H_ONLY_PLANS)                      \

@@ -90,6 +90,14 @@ static void assert_change_may(const struct world *w, struct w_proc *p)
 	mm_assert(p->changes_ns - w->now_ns <= (MM_CHANGES_AT_ONCE + 1) * each_ns);
 }
 
+/* There is no descriptor to send: the tenant, which had the page when it was lost, is ended. */
+static void page_refuse(struct world *w, struct w_proc *p)
+{
+	p->refused = true;
+	mm_assert(w->kicks < MM_ARRAY_SIZE(w->kick));
+	w->kick[w->kicks++] = p->tenant;
+}
+
 void w_deliver(struct world *w, const struct mm_action *a)
 {
 	struct w_proc *p = w_proc_of(w, a->tenant);
@@ -98,8 +106,12 @@ void w_deliver(struct world *w, const struct mm_action *a)
 	mm_assert(p);
 	if (a->kind == MM_ACT_EVENT && a->msg.opcode == MM_EV_PREPARE)
 		assert_change_may(w, p);
-	if (!p->connected)
+	if (!p->connected || p->refused)
 		return;
+	if (a->kind == MM_ACT_FDS && w->page[a->page].unheld) {
+		page_refuse(w, p);
+		return;
+	}
 	if (a->kind == MM_ACT_FDS)
 		check_fd(w, p, a->page);
 	if (a->kind == MM_ACT_EVENT && a->msg.opcode == MM_EV_SWITCH)

@@ -354,6 +354,16 @@ void w_memory_error(struct world *w)
 	w_drain(w);
 }
 
+bool w_page_unheld(struct world *w, uint32_t page)
+{
+	if (!mm_core_page_is_made(w->core, page))
+		return false;
+	w->page[page].unheld = true;
+	w_event(w, (struct mm_event){ .kind = MM_EVENT_PAGE_UNHELD, .page = page });
+	w_drain(w);
+	return true;
+}
+
 static void pages_create(struct world *w, uint32_t first, uint32_t n)
 {
 	for (uint32_t i = first; i < first + n; i++)

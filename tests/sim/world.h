@@ -42,6 +42,7 @@ struct w_page {
 	uint32_t domains;       /* bit per domain whose processes got this handle */
 	uint32_t holders;       /* bit per process that may map it */
 	uint64_t leak_until_ns; /* until then a forked child holds it */
+	bool unheld;            /* mmd has lost its descriptor */
 };
 
 enum w_item_kind { W_ITEM_FDS, W_ITEM_MAP, W_ITEM_EVENT };
@@ -77,6 +78,7 @@ struct w_messages {
 struct w_proc {
 	bool used; /* from its join until the core frees the tenant */
 	bool alive, connected, hostile, frozen, forks;
+	bool refused; /* there was no descriptor of a page for it: it is being disconnected */
 	uint32_t tenant, account;
 	uint32_t head, tail; /* positions in the inbox */
 
@@ -277,6 +279,8 @@ void w_xfer_up(struct world *w);
 void w_xfer_kill(struct world *w, bool fault);
 /* Reports a memory error that the device contained. */
 void w_memory_error(struct world *w);
+/* mmd loses its descriptor of a page. Return: whether the page had memory. */
+bool w_page_unheld(struct world *w, uint32_t page);
 /*
  * Ends one of the @among oldest jobs with @result (0: the device decides). Returns false if there
  * is no job.

@@ -73,7 +73,8 @@ MM_FIELDS_DEFINE(mm_page_fields, struct mm_page, MM_ONE(struct mm_page, next),
 		 MM_ONE(struct mm_page, domain), MM_ONE(struct mm_page, last),
 		 MM_ONE(struct mm_page, account), MM_ONE(struct mm_page, recreating),
 		 MM_ONE(struct mm_page, poisoned), MM_ONE(struct mm_page, quarantined),
-		 MM_ONE(struct mm_page, lost), MM_ONE(struct mm_page, suspect));
+		 MM_ONE(struct mm_page, lost), MM_ONE(struct mm_page, suspect),
+		 MM_ONE(struct mm_page, unheld));
 
 MM_FIELDS_DEFINE(mm_page_list_fields, struct mm_page_list, MM_ONE(struct mm_page_list, head),
 		 MM_ONE(struct mm_page_list, tail), MM_ONE(struct mm_page_list, length));

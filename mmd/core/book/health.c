@@ -33,10 +33,23 @@ void mm_c_suspect_clear(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps
 	}
 }
 
-/* The page is not created anew at once: by the retry, the driver has recorded what it found. */
-void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page)
+bool mm_c_page_is_unfit(const struct mm_core *c, uint32_t page)
 {
+	const struct mm_page *p = &c->ledger.page[page];
+
+	return p->suspect || p->unheld;
+}
+
+/* A suspect page waits: by the retry, the driver has recorded what it found. */
+void mm_c_quarantine_unfit(struct mm_core *c, uint32_t page)
+{
+	bool suspect = c->ledger.page[page].suspect;
+
 	mm_c_page_quarantine(c, page, false);
+	if (!suspect) {
+		c->quarantine_retry_ns = MM_MIN(c->quarantine_retry_ns, c->now_ns);
+		return;
+	}
 	c->stats.suspects_quarantined++;
 	c->quarantine_retries = 0;
 	if (c->quarantine_retry_ns <= c->now_ns)

@@ -168,7 +168,7 @@ void mm_ledger_quarantine(struct mm_ledger *l, uint32_t page, bool poisoned)
 	mm_assert(p->state == MM_PAGE_SCRUBBING || p->state == MM_PAGE_DIRTY);
 	p->state = MM_PAGE_QUARANTINE;
 	l->suspects -= p->suspect;
-	p->suspect = false;
+	p->suspect = p->unheld = false;
 	p->tenant = MM_NO_OWNER;
 	p->job = 0;
 	p->poisoned = poisoned;
@@ -276,6 +276,24 @@ void mm_ledger_suspect_clear(struct mm_ledger *l, uint32_t tenant)
 	}
 }
 
+bool mm_ledger_is_made(const struct mm_page *p)
+{
+	return p->state != MM_PAGE_NONE && p->state != MM_PAGE_QUARANTINE && !p->recreating;
+}
+
+void mm_ledger_unheld(struct mm_ledger *l, uint32_t page)
+{
+	struct mm_page *p;
+
+	if (!mm_ledger_is_made(&l->page[page]))
+		return;
+	p = page_list_out(l, page);
+	if (p->state == MM_PAGE_FREE)
+		p->state = MM_PAGE_DIRTY;
+	p->unheld = true;
+	page_list_in(l, page);
+}
+
 void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job)
 {
 	struct mm_page *p = page_list_out(l, page);
@@ -312,13 +330,14 @@ static const char *page_check(const struct mm_page *p)
 		mm_must(!owned && p->account == MM_DOMAIN_NONE);
 		break;
 	case MM_PAGE_FREE:
-		mm_must(!owned && !p->job && p->account == MM_DOMAIN_NONE && !p->suspect);
+		mm_must(!owned && !p->job && p->account == MM_DOMAIN_NONE);
+		mm_must(!p->suspect && !p->unheld);
 		break;
 	case MM_PAGE_SCRUBBING:
 		mm_must(!owned && p->job);
 		break;
 	case MM_PAGE_QUARANTINE:
-		mm_must(!owned && !p->job && !p->suspect);
+		mm_must(!owned && !p->job && !p->suspect && !p->unheld);
 		break;
 	case MM_PAGE_PARAM:
 	case MM_PAGE_SLOT:

@@ -41,6 +41,8 @@ struct mm_page {
 	bool lost;           /* out of use, and charged to no account */
 	/* it was in use when the device had a memory error, and must not be used again as it is */
 	bool suspect;
+	/* mmd has lost its descriptor: the page can be given to nobody any more as it is */
+	bool unheld;
 };
 
 struct mm_page_list {
@@ -116,6 +118,14 @@ void mm_ledger_drop(struct mm_ledger *l, uint32_t page);
 void mm_ledger_suspect(struct mm_ledger *l);
 /* Removes the mark from the pages of a tenant that is cleared. */
 void mm_ledger_suspect_clear(struct mm_ledger *l, uint32_t tenant);
+
+/* Whether the page has memory, and no job that gives it other memory. */
+bool mm_ledger_is_made(const struct mm_page *page);
+/*
+ * Marks a page as unheld, until it is quarantined. FREE -> DIRTY without an owner; one that has no
+ * memory, or gets other memory, stays as it is.
+ */
+void mm_ledger_unheld(struct mm_ledger *l, uint32_t page);
 
 /* Notes that @job writes an owned DIRTY page, or creates a page; 0: the job has ended. */
 void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job);

@@ -17,8 +17,8 @@ void mm_c_scrub_all(struct mm_core *c)
 	while (l->scrub.head != MM_NO_PAGE) {
 		uint32_t page = l->scrub.head;
 
-		if (l->page[page].suspect) {
-			mm_c_quarantine_suspect(c, page);
+		if (mm_c_page_is_unfit(c, page)) {
+			mm_c_quarantine_unfit(c, page);
 			continue;
 		}
 		/* A min needs pages that no tenant can hold any more. */

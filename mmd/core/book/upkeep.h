@@ -9,7 +9,7 @@
 
 #include "mmd/core/book/book.h"
 
-/* Scrubs all pages that have lost their owner; quarantines those that are suspect. */
+/* Scrubs all pages that have lost their owner; quarantines those that are unfit. */
 void mm_c_scrub_all(struct mm_core *c);
 /* Creates pages that do not exist yet, in batches. */
 void mm_c_create_all(struct mm_core *c);

@@ -66,6 +66,8 @@ static struct mm_event event_of(enum mm_event_kind kind)
 						.account_max_pages = 3 };
 	else if (kind == MM_EVENT_STOPPED_CHECKED)
 		e.stopped = true;
+	else if (kind == MM_EVENT_PAGE_UNHELD)
+		e.page = 1;
 	else if (kind == MM_EVENT_STATS)
 		e.stats = &stats;
 	else if (kind == MM_EVENT_REQUEST || kind == MM_EVENT_SWAP)

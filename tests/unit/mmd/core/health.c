@@ -4,6 +4,8 @@
  * anew.
  */
 #undef NDEBUG
+#include <errno.h>
+
 #include "libclient/base/base.h"
 #include "tests/unit/mmd/core/story.h"
 
@@ -105,6 +107,68 @@ static void test_many_at_once(void **state)
 	assert_int_equal(story_stats().suspects_quarantined, n);
 }
 
+/*
+ * Pages whose descriptor is lost: those that nobody has are created anew at once, those of a tenant
+ * when they come free, even if it is cleared of a memory error meanwhile.
+ */
+static void test_unheld(void **state)
+{
+	uint64_t recreated;
+	struct w_proc *p;
+	uint32_t n, owner;
+
+	(void)state;
+	story_begin(MM_POLICY_ELASTIC, PAGES);
+	p = with_kv(0, 3);
+	n = pages_owned(p);
+	recreated = w->jobs_of[MM_XOP_RECREATE];
+	for (uint32_t i = 0; i < PAGES; i++)
+		assert_true(w_page_unheld(w, i));
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), 0);
+	w_tick(w, 1);
+	assert_int_equal(w->jobs_of[MM_XOP_RECREATE] - recreated, PAGES - n);
+	for (uint32_t i = 0; i < PAGES; i++) {
+		mm_core_page(w->core, i, &owner);
+		assert_int_equal(mm_core_page_is_made(w->core, i), owner == p->tenant);
+		assert_int_equal(w_page_unheld(w, i), owner == p->tenant);
+	}
+	w_run(w);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES - n);
+	w_memory_error(w);
+	for (int i = 0; i < 3; i++) {
+		w_stats(w, p, 1);
+		story_steps(p, 1);
+	}
+	w_stats(w, p, 1);
+	assert_int_equal(story_stats().suspects, 0);
+	w_kill(w, p);
+	w_run(w);
+	assert_int_equal(w->jobs_of[MM_XOP_RECREATE] - recreated, PAGES);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
+	assert_int_equal(story_stats().suspects_quarantined, 0);
+}
+
+/* An xfer that comes later does not have the page: that it cannot be scrubbed says nothing. */
+static void test_unheld_in_scrub(void **state)
+{
+	struct w_proc *p;
+	uint32_t n = 0;
+
+	(void)state;
+	story_begin(MM_POLICY_ELASTIC, PAGES);
+	p = with_kv(0, 3);
+	w_kill(w, p);
+	while (!pages_in_state(MM_PAGE_SCRUBBING)) /* it is detached first */
+		assert_true(w_xfer_work(w, 1, 0));
+	for (uint32_t i = 0; i < PAGES; i++)
+		if (mm_core_page(w->core, i, NULL) == MM_PAGE_SCRUBBING)
+			n += w_page_unheld(w, i);
+	assert_true(n > 1);
+	assert_true(w_xfer_work(w, 1, -ENOENT));
+	w_run(w);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
+}
+
 /* A tenant that goes on computing did not use the bad memory; pages that it releases are good. */
 static void test_cleared(void **state)
 {
@@ -203,6 +267,8 @@ int main(void)
 		TEST(test_nobody_there),
 		TEST(test_the_victim_dies),
 		TEST(test_many_at_once),
+		TEST(test_unheld),
+		TEST(test_unheld_in_scrub),
 		TEST(test_cleared),
 		TEST(test_given_back_by_a_suspect),
 		TEST(test_again_and_again),
