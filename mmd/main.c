@@ -6,12 +6,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "mmd/common/rights.h"
 #include "mmd/config/config.h"
 #include "mmd/keeper/keeper.h"
+#include "mmd/keeper/reexec.h"
 #include "mmd/keeper/relay.h"
 #include "mmd/load/load.h"
 #include "mmd/shell/preflight.h"
@@ -64,7 +66,22 @@ static void signals_ignore(void)
 	signal(SIGTTOU, SIG_IGN);
 }
 
-static int role_run(const struct mm_config *config)
+/* It is executed by a number, which the kernel may show as its name. */
+static void process_show_name(void)
+{
+	prctl(PR_SET_NAME, "mmd");
+}
+
+static int keeper_again(const struct mm_config *config, char **argv)
+{
+#ifdef MM_KEEPER_FAILS /* in a build of tests/e2e/test_upgrade: it passes preflight, and fails */
+	mm_reexec_back(MM_ROLE_FD, argv, "it was built to fail");
+#endif
+	files_raise();
+	return mm_keeper_again(config, argv);
+}
+
+static int role_run(const struct mm_config *config, char **argv)
 {
 	enum mm_log_level level = (enum mm_log_level)config->log_level;
 	static char role[16];
@@ -97,7 +114,10 @@ static int role_run(const struct mm_config *config)
 		return mm_relay_main(MM_ROLE_FD);
 	case MM_ROLE_PREFLIGHT:
 		mm_log_init("preflight", level);
-		return mm_preflight_main(MM_ROLE_FD);
+		return mm_preflight_main(MM_ROLE_FD, mm_reexec_try);
+	case MM_ROLE_KEEPER_AGAIN:
+		mm_log_init("keeper", level);
+		return keeper_again(config, argv);
 	default:
 		mm_log_init("keeper", level);
 		/*
@@ -119,6 +139,15 @@ static int files_print(const struct mm_config *config)
 	return mm_opt_flush(&mm_config_program, MM_EXIT_DONE);
 }
 
+/* A keeper whose other build does not take its options must not end of that. */
+static int options_refused(int status, char **argv)
+{
+	for (char **arg = argv; *arg; arg++)
+		if (strcmp(*arg, "--role=keeper-again") == 0)
+			mm_reexec_back(MM_ROLE_FD, argv, "it refuses the options of mmd");
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	static struct mm_config config;
@@ -127,18 +156,20 @@ int main(int argc, char **argv)
 	int r = mm_config_read(argc, argv, &config, error);
 
 	if (r < 0)
-		return mm_opt_refuse(&mm_config_program, 0, "%s", error);
+		return options_refused(mm_opt_refuse(&mm_config_program, 0, "%s", error), argv);
 	if (r != MM_OPT_RUN) /* it prints help or the version */
-		return mm_opt_main(&mm_config_program, argc, argv, &config, &line);
+		return options_refused(mm_opt_main(&mm_config_program, argc, argv, &config, &line),
+				       argv);
 	if (config.check_only)
 		return files_print(&config);
 	if (!config.role)
 		mm_log_find_journal();
+	process_show_name();
 	r = streams_open();
 	if (r < 0) {
 		fprintf(stderr, "%smmd: cannot open /dev/null: %s\n", mm_log_prefix(MM_LOG_ERROR),
 			strerror(-r));
 		return MM_EXIT_FAILED;
 	}
-	return role_run(&config);
+	return role_run(&config, argv);
 }

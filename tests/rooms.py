@@ -70,7 +70,7 @@ ROOMS = {
     # What the core decided, in words: for shell and the simulator.
     "explain": ("mmd/explain", "core.h core support base"),
     "shell": ("mmd/shell", "abi.h core.h knobs.h core journal fields config explain common protocol model ipc support base driver"),
-    "keeper": ("mmd/keeper", "config common ipc support base"),
+    "keeper": ("mmd/keeper", "fields config common ipc support base"),
     "xfer": ("mmd/xfer", "abi.h gpu.h softgpu.h common protocol ipc support base driver"),
     "load": ("mmd/load", "abi.h common model ipc support base"),
     "spool": ("mmd/spool", "abi.h config common ipc support base"),

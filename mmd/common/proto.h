@@ -61,7 +61,7 @@ enum mm_kop {
 	MM_K_ADMIN, /* keeper -> core: an accepted admin connection (1 fd) */
 	/*
 	 * keeper -> core: a role was started: role, id, pid; fds: core's end; of a load also the
-	 * tenant's end.
+	 * tenant's end; text: the build that it runs.
 	 */
 	MM_K_STARTED,
 	/* keeper -> core: a role was reaped: role, id; result = wait status. */
@@ -117,13 +117,13 @@ enum mm_kop {
 	MM_K_TAKEN,
 	/*
 	 * keeper -> core, behind the names: an xfer, load or spool that the last core had, with
-	 * role, device, id, pid. flags: MM_K_F_ENDED, then result is its wait status, and
-	 * MM_K_F_DOWN.
+	 * role, device, id, pid; text: the build that it runs. flags: MM_K_F_ENDED, then result is
+	 * its wait status, and MM_K_F_DOWN.
 	 */
 	MM_K_CHILD,
 	/*
 	 * keeper -> core: the inventory is complete. id: how many cores there were, with it;
-	 * result: 1 = the last one ended by its own fault.
+	 * result: 1 = the last one ended by its own fault; text: the build that keeper runs.
 	 */
 	MM_K_END,
 	/* core -> keeper: what the last core had stands again; accept connections. */
@@ -145,6 +145,11 @@ enum mm_kop {
 	 * VIEW of that id, until core drops it.
 	 */
 	MM_K_VIEW,
+	/*
+	 * keeper -> core: the upgrade is complete. text: the build that keeper runs now; result <
+	 * 0: it has stayed what it was, and text says why.
+	 */
+	MM_K_BUILD,
 };
 
 #define MM_K_F_ACK   1u /* DROP: DROPPED is to follow */
@@ -168,7 +173,8 @@ enum mm_role {
 	MM_ROLE_LOAD,
 	MM_ROLE_SPOOL,
 	MM_ROLE_LOG,
-	MM_ROLE_PREFLIGHT
+	MM_ROLE_PREFLIGHT,
+	MM_ROLE_KEEPER_AGAIN /* keeper, after it has become another build: mmd/keeper/reexec.h */
 };
 
 /* The exit status of a core that gives way to one of another build. */

@@ -66,6 +66,7 @@ static const struct mm_opt_choice role_choices[] = { { "keeper", 0, NULL },
 						     { "spool", MM_ROLE_SPOOL, NULL },
 						     { "log", MM_ROLE_LOG, NULL },
 						     { "preflight", MM_ROLE_PREFLIGHT, NULL },
+						     { "keeper-again", MM_ROLE_KEEPER_AGAIN, NULL },
 						     { .name = NULL } };
 static const struct mm_opt_choice headroom_choices[] = { { "auto", MM_HEADROOM_BY_DEVICE, NULL },
 							 { .name = NULL } };

@@ -89,12 +89,14 @@ static struct mm_keeper_helper *helper_new(struct mm_keeper *k, enum mm_role rol
 /* A core that is dead by now has no use for a helper; its successor asks for one itself. */
 static void helper_request(struct mm_keeper *k, enum mm_role role, uint64_t id)
 {
-	struct mm_instance instance = { .role = role, .id = id };
+	struct mm_instance instance = { .role = role, .id = id, .build = k->upgrade.build };
 	struct mm_keeper_helper *h;
 
 	if (!mm_keeper_has_core(k) || helper_find(k, role, id))
 		return;
 	h = helper_new(k, role, id);
+	if (h)
+		snprintf(h->build, sizeof(h->build), "%s", k->upgrade.build);
 	if (!h || !mm_instance_start(&k->core, &k->hold, k->config, &instance, &h->pid))
 		mm_instance_gone(&k->core, &instance, W_EXITCODE(1, 0));
 }
@@ -155,7 +157,9 @@ void mm_children_xfer_down(struct mm_keeper *k, struct mm_keeper_xfer *x, const 
 
 static void xfer_gone(struct mm_keeper *k, struct mm_keeper_xfer *x, int status)
 {
-	const struct mm_instance instance = { MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch };
+	const struct mm_instance instance = { .role = MM_ROLE_XFER,
+					      .device = (uint32_t)(x - k->xfer),
+					      .id = x->epoch };
 	char why[120];
 
 	x->pid = 0;
@@ -191,8 +195,10 @@ void mm_children_start_due(struct mm_keeper *k)
 		x->start_at_ns = UINT64_MAX;
 		x->started_ns = mm_now_ns();
 		x->proven = x->excused = false;
+		snprintf(x->build, sizeof(x->build), "%s", k->upgrade.build);
 		if (!mm_instance_start(&k->core, &k->hold, k->config,
-				       &(struct mm_instance){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
+				       &(struct mm_instance){ MM_ROLE_XFER, i, x->epoch, x->build },
+				       &x->pid))
 			xfer_gone(k, x, W_EXITCODE(1, 0));
 	}
 }
@@ -287,6 +293,7 @@ static void xfer_report(struct mm_keeper *k, uint32_t device)
 
 	if (!x->epoch)
 		return;
+	snprintf(msg.text, sizeof(msg.text), "%s", x->build);
 	if (!x->pid && x->start_at_ns == UINT64_MAX) {
 		msg.flags |= MM_K_F_ENDED;
 		msg.result = x->status;
@@ -303,6 +310,7 @@ static void helper_report(struct mm_keeper *k, const struct mm_keeper_helper *h)
 			       .flags = h->ended ? MM_K_F_ENDED : 0,
 			       .result = h->status };
 
+	snprintf(msg.text, sizeof(msg.text), "%s", h->build);
 	if (h->pid || h->ended)
 		mm_instance_send(&k->core, &msg, NULL, 0);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 
 #include "libclient/ipc/sock.h"
 #include "libclient/support/cleanup.h"
@@ -88,6 +89,7 @@ bool mm_instance_start(struct mm_kchan *core, struct mm_hold *hold, const struct
 		return false;
 	}
 	msg.pid = *ret_pid;
+	snprintf(msg.text, sizeof(msg.text), "%s", instance->build);
 	mm_instance_send(core, &msg, fds, fds[1] >= 0 ? 2 : 1);
 	return true;
 }

@@ -21,8 +21,9 @@
 
 struct mm_instance {
 	enum mm_role role;
-	uint32_t device; /* of an xfer: its index in the configuration */
-	uint64_t id;     /* an xfer's epoch; else the id of the load or of the spool's store */
+	uint32_t device;   /* of an xfer: its index in the configuration */
+	uint64_t id;       /* an xfer's epoch; else the id of the load or of the spool's store */
+	const char *build; /* that it runs; only for its start */
 };
 
 /*

@@ -2,6 +2,7 @@
 #include "mmd/keeper/kcore.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "libclient/support/clock.h"
 #include "mmd/keeper/children.h"
 #include "mmd/keeper/instance.h"
+#include "mmd/keeper/reexec.h"
 #include "mmd/keeper/spawn.h"
 
 #define BACKOFF_MAX_NS (5 * MM_NS_PER_S)
@@ -285,6 +287,19 @@ int mm_kcore_init(struct mm_keeper *k)
 	return r;
 }
 
+int mm_kcore_resume(struct mm_keeper *k)
+{
+	struct mm_region *beat = &k->process.beat;
+	int fd = mm_fdtab_find(&k->hold.fds, (struct mm_held_name){ .kind = MM_HELD_BEAT });
+	int r;
+
+	fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	r = fd < 0 ? -EBADF : mm_region_again(fd, sizeof(struct mm_beat), beat);
+	if (r == 0)
+		mm_close_fd(&beat->fd);
+	return r;
+}
+
 /* The time between two checks of the beat; UINT64_MAX: it is not checked. */
 static uint64_t check_pause_ns(const struct mm_keeper *k)
 {
@@ -365,6 +380,7 @@ static void inventory_send(struct mm_keeper *k)
 		return;
 	k->process.inventory = false;
 	if (r == 1) {
+		snprintf(end.text, sizeof(end.text), "%s", mm_build_name());
 		mm_children_report(k);
 		r = mm_kchan_send(&k->core, &end, NULL, 0);
 	}
@@ -400,6 +416,7 @@ void mm_kcore_service(struct mm_keeper *k)
 	inventory_send(k);
 	beat_check_due(k);
 	mm_upgrade_service(k);
+	mm_reexec_service(k);
 }
 
 uint64_t mm_kcore_due_ns(const struct mm_keeper *k)
@@ -407,7 +424,8 @@ uint64_t mm_kcore_due_ns(const struct mm_keeper *k)
 	const struct mm_keeper_core *p = &k->process;
 
 	if (p->start_at_ns == UINT64_MAX)
-		return MM_MIN(p->check_at_ns, k->upgrade.due_ns);
+		return MM_MIN(MM_MIN(p->check_at_ns, k->upgrade.due_ns),
+			      k->upgrade.reexec_by_ns ? k->upgrade.reexec_by_ns : UINT64_MAX);
 	/* The end of the last load wakes keeper as well. */
 	return mm_children_loads_ended(k) ? p->start_at_ns : p->loads_by_ns;
 }

@@ -21,6 +21,9 @@
 /* Makes what outlives each core. Return: 0; negative errno. */
 int mm_kcore_init(struct mm_keeper *keeper);
 
+/* Maps it again, in a keeper that was another build (reexec.h). Return: 0; negative errno. */
+int mm_kcore_resume(struct mm_keeper *keeper);
+
 /* Starts core; its channel must be added to the loop. Return: 0; negative errno. */
 int mm_kcore_start(struct mm_keeper *keeper);
 

@@ -22,6 +22,7 @@
 #include "mmd/keeper/children.h"
 #include "mmd/keeper/instance.h"
 #include "mmd/keeper/kcore.h"
+#include "mmd/keeper/reexec.h"
 #include "mmd/keeper/spawn.h"
 
 #define ACCEPTS_PER_WAKEUP 8
@@ -331,10 +332,8 @@ static int keeper_rights_drop(void)
 	return r < 0 ? r : mm_rights_hide();
 }
 
-static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char *error)
+static void keeper_empty(struct mm_keeper *k, const struct mm_config *config)
 {
-	int r;
-
 	*k = (struct mm_keeper){
 		.config = config,
 		.loop = MM_LOOP_NULL,
@@ -360,6 +359,15 @@ static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char
 	mm_kchan_init(&k->core, -1);
 	mm_hold_init(&k->hold, &k->closer);
 	k->place = MM_PLACE_NULL;
+	snprintf(k->upgrade.build, sizeof(k->upgrade.build), "%s", mm_build_name());
+}
+
+static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char *error)
+{
+	int r;
+
+	keeper_empty(k, config);
+	mm_reexec_reserve();
 	r = signals_init(k);
 	if (r == 0)
 		r = mm_kcore_init(k);
@@ -383,6 +391,14 @@ static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char
 	return r;
 }
 
+static int keeper_finish(struct mm_keeper *k, int status)
+{
+	keeper_done(k);
+	if (*k->why)
+		fprintf(stderr, "%smmd: %s\n", mm_log_prefix(MM_LOG_ERROR), k->why);
+	return status;
+}
+
 int mm_keeper_main(const struct mm_config *config)
 {
 	static struct mm_keeper k;
@@ -393,8 +409,49 @@ int mm_keeper_main(const struct mm_config *config)
 		fprintf(stderr, "%smmd: %s\n", mm_log_prefix(MM_LOG_ERROR), error);
 	else
 		status = keeper_run(&k);
-	keeper_done(&k);
-	if (*k.why)
-		fprintf(stderr, "%smmd: %s\n", mm_log_prefix(MM_LOG_ERROR), k.why);
-	return status;
+	return keeper_finish(&k, status);
+}
+
+/* Makes all that may fail, and changes nothing that the other build needs. */
+static int keeper_resume(struct mm_keeper *k, const struct mm_config *config, char *why)
+{
+	int r;
+
+	keeper_empty(k, config);
+	r = mm_reexec_load(MM_ROLE_FD, k, why, MM_TEXT_BYTES);
+	if (r < 0)
+		return r;
+	snprintf(k->place.dir, sizeof(k->place.dir), "%s", config->dir);
+	r = signals_init(k);
+	if (r == 0)
+		r = mm_kcore_resume(k);
+	if (r == 0)
+		r = mm_loop_init(&k->loop);
+	if (r == 0)
+		r = keeper_rights_drop();
+	if (r == 0)
+		r = sources_add(k);
+	if (r < 0)
+		snprintf(why, MM_TEXT_BYTES, "its keeper cannot start: %s", strerror(-r));
+	return r;
+}
+
+int mm_keeper_again(const struct mm_config *config, char **argv)
+{
+	static struct mm_keeper k;
+	char why[MM_TEXT_BYTES] = "";
+
+	if (keeper_resume(&k, config, why) < 0) {
+		mm_reexec_back(MM_ROLE_FD, argv, why);
+		fprintf(stderr, "%smmd: %s\n", mm_log_prefix(MM_LOG_ERROR), why);
+		return 1;
+	}
+	mm_reexec_done(MM_ROLE_FD, &k, why, sizeof(why));
+	mm_spawn_spare(k.relay.stderr_fd);
+	if (*why)
+		mm_upgrade_keeper_stays(&k, why);
+	else
+		mm_upgrade_keeper_done(&k);
+	children_reap(&k);
+	return keeper_finish(&k, keeper_run(&k));
 }

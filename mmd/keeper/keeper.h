@@ -28,3 +28,12 @@
  * Return: the exit status: 0 after an orderly stop, 1 otherwise, the reason on stderr.
  */
 int mm_keeper_main(const struct mm_config *config);
+
+/**
+ * mm_keeper_again() - go on as a keeper of another build (reexec.h)
+ * @config: outlives the call
+ * @argv:   of this process, for the other build
+ *
+ * Return: as mm_keeper_main().
+ */
+int mm_keeper_again(const struct mm_config *config, char **argv);

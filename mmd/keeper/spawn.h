@@ -13,7 +13,7 @@
 
 #include "mmd/config/config.h"
 
-#define MM_SPAWN_FDS_MAX 2
+#define MM_SPAWN_FDS_MAX 3
 
 /**
  * mm_spawn() - start @role

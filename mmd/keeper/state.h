@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "libclient/ipc/region.h"
+#include "mmd/common/build.h"
 #include "mmd/common/devlock.h"
 #include "mmd/common/kchan.h"
 #include "mmd/common/loop.h"
@@ -40,6 +41,7 @@ struct mm_keeper_helper { /* a load, or the spool of a store */
 	pid_t pid;
 	bool ended; /* reaped, which no core has been told; without it, pid 0 is a free entry */
 	int status; /* the wait status then */
+	char build[MM_BUILD_BYTES];
 };
 
 struct mm_keeper_xfer { /* one per device */
@@ -54,6 +56,7 @@ struct mm_keeper_xfer { /* one per device */
 	bool excused;          /* core has it killed for a reason that is none of its own */
 	bool down;
 	struct mm_devlock lock; /* lock of its device, held until mmd ends */
+	char build[MM_BUILD_BYTES];
 };
 
 struct mm_keeper_core {        /* what is known of the process core, and of those before it */

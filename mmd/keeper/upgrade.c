@@ -13,6 +13,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "mmd/keeper/instance.h"
+#include "mmd/keeper/reexec.h"
 #include "mmd/keeper/spawn.h"
 #include "mmd/keeper/state.h"
 
@@ -75,14 +76,16 @@ static int program_open(const char *path, char *why, size_t why_bytes)
 static int preflight_start(struct mm_keeper *k, int export_fd)
 {
 	struct mm_upgrade *u = &k->upgrade;
-	int pair[2], fds[2], r;
+	mm_cleanup(mm_close_fd) int state_fd = mm_reexec_save(k);
+	int pair[2], fds[3], r;
 
-	if (pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0)
-		return -errno;
+	if (state_fd < 0 || pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0)
+		return state_fd < 0 ? state_fd : -errno;
 	fds[0] = export_fd;
 	fds[1] = pair[1];
+	fds[2] = state_fd;
 	mm_spawn_program(u->next_fd);
-	r = mm_spawn(k->config, MM_ROLE_PREFLIGHT, fds, 2, &u->pid);
+	r = mm_spawn(k->config, MM_ROLE_PREFLIGHT, fds, 3, &u->pid);
 	mm_spawn_program(u->program_fd);
 	close(pair[1]);
 	if (r < 0)
@@ -102,6 +105,8 @@ void mm_upgrade_on_request(struct mm_keeper *k, struct mm_kpacket *packet)
 	if (u->state != MM_UPGRADE_NONE || k->stopping)
 		return; /* core asks for one at a time */
 	u->check = packet->msg.flags & MM_K_F_CHECK;
+	u->flags = 0;
+	u->reexec_by_ns = 0;
 	u->next_fd = program_open(packet->msg.text, why, sizeof(why));
 	if (u->next_fd < 0) {
 		upgrade_refuse(k, why);
@@ -115,20 +120,36 @@ void mm_upgrade_on_request(struct mm_keeper *k, struct mm_kpacket *packet)
 	u->due_ns = mm_now_ns() + MM_UPGRADE_CHECK_NS;
 }
 
+/* The answer of a build that can become keeper begins with its name. Return: the sentence. */
+static char *answer_split(struct mm_upgrade *u, char *text)
+{
+	char *end = strchr(text, '\n'), *sentence = end ? end + 1 : text;
+
+	u->takes_keeper = end;
+	if (end)
+		*end = '\0';
+	for (char *c = text; *c; c++)
+		*c = *c < ' ' || *c > '~' || *c == '"' ? '.' : *c;
+	for (char *c = sentence; *c; c++)
+		*c = *c < ' ' || *c > '~' || *c == '"' ? '.' : *c;
+	snprintf(u->next_build, sizeof(u->next_build), "%.*s", MM_BUILD_BYTES - 1,
+		 end ? text : "unknown");
+	return sentence;
+}
+
 bool mm_upgrade_reaped(struct mm_keeper *k, pid_t pid, int status)
 {
 	struct mm_upgrade *u = &k->upgrade;
-	char text[MM_TEXT_BYTES] = "";
+	char answer[MM_TEXT_BYTES] = "", *text;
 	ssize_t n;
 
 	if (!u->pid || pid != u->pid)
 		return false;
 	u->pid = 0;
 	u->due_ns = UINT64_MAX;
-	n = read(u->answer_fd, text, sizeof(text) - 1);
-	text[n < 0 ? 0 : n] = '\0';
-	for (char *c = text; *c; c++)
-		*c = *c < ' ' || *c > '~' || *c == '"' ? '.' : *c;
+	n = read(u->answer_fd, answer, sizeof(answer) - 1);
+	answer[n < 0 ? 0 : n] = '\0';
+	text = answer_split(u, answer);
 	mm_close_fd(&u->answer_fd);
 	/* Only an mmd that is able to do this says so; any other program says nothing. */
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !*text) {
@@ -205,7 +226,6 @@ bool mm_upgrade_core_gone(struct mm_keeper *k, int status)
 {
 	struct mm_upgrade *u = &k->upgrade;
 
-	u->flags = 0;
 	if (k->stopping || k->failed || u->state == MM_UPGRADE_NONE)
 		return false;
 	if (u->state == MM_UPGRADE_STARTED) {
@@ -248,20 +268,57 @@ static bool file_is_own(int fd)
 	       own.st_dev == st.st_dev && own.st_ino == st.st_ino;
 }
 
+static void build_send(struct mm_keeper *k, int result, const char *text)
+{
+	struct mm_kmsg msg = { .op = MM_K_BUILD, .result = result };
+
+	snprintf(msg.text, sizeof(msg.text), "%s", text);
+	if (mm_keeper_has_core(k))
+		mm_instance_send(&k->core, &msg, NULL, 0);
+}
+
 void mm_upgrade_on_stands(struct mm_keeper *k)
 {
 	struct mm_upgrade *u = &k->upgrade;
 
-	if (u->state != MM_UPGRADE_STARTED)
-		return;
-	mm_close_fd(&u->program_fd);
-	if (!file_is_own(u->next_fd)) {
-		u->program_fd = u->next_fd;
-		u->next_fd = -1;
+	if (u->state == MM_UPGRADE_STARTED) {
+		mm_close_fd(&u->program_fd);
+		if (!file_is_own(u->next_fd)) {
+			u->program_fd = u->next_fd;
+			u->next_fd = -1;
+			u->reexec_by_ns = mm_now_ns() + MM_REEXEC_WITHIN_NS;
+		}
+		mm_spawn_program(u->program_fd);
+		memcpy(u->build, u->next_build, sizeof(u->build));
+		mm_log(MM_LOG_INFO, "upgrade.done", "pid=%d build=\"%s\"", (int)k->process.pid,
+		       u->build);
+		upgrade_end(u);
 	}
+	if (u->reexec_by_ns && !u->takes_keeper)
+		mm_upgrade_keeper_stays(k, "that build cannot take over keeper");
+	else if (!u->reexec_by_ns)
+		build_send(k, 0, mm_build_name());
+}
+
+void mm_upgrade_keeper_done(struct mm_keeper *k)
+{
+	struct mm_upgrade *u = &k->upgrade;
+
+	/* It was the other build's file, and is this one's own. */
+	if (u->program_fd >= 0 && file_is_own(u->program_fd))
+		mm_close_fd(&u->program_fd);
 	mm_spawn_program(u->program_fd);
-	mm_log(MM_LOG_INFO, "upgrade.done", "pid=%d", (int)k->process.pid);
-	upgrade_end(u);
+	mm_log(MM_LOG_INFO, "keeper.replaced", "pid=%d build=\"%s\"", (int)getpid(),
+	       mm_build_name());
+	build_send(k, 0, mm_build_name());
+}
+
+void mm_upgrade_keeper_stays(struct mm_keeper *k, const char *why)
+{
+	k->upgrade.reexec_by_ns = 0;
+	mm_spawn_program(k->upgrade.program_fd);
+	mm_log(MM_LOG_ERROR, "keeper.stays", "build=\"%s\" reason=\"%s\"", mm_build_name(), why);
+	build_send(k, -ECANCELED, why);
 }
 
 void mm_upgrade_service(struct mm_keeper *k)

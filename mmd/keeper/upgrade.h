@@ -9,8 +9,9 @@
  *            keeper holds, as after a death. keeper has made a copy of the book: if the new build
  *            ends before it says that it stands, or does not within MM_UPGRADE_STANDS_NS, the old
  *            build goes on from the copy. From then on all roles start from the new file, and a
- *            death of core is a death as any other. Running xfers and spools stay what they are,
- *            and so does keeper itself.
+ *            death of core is a death as any other, and keeper itself becomes the other build, too
+ *            (reexec.h): preflight has read what keeper would leave. Running xfers and spools stay
+ *            what they are.
  * Trust:     keeper runs only files that nobody but root or mmd's own user can change.
  * Threading: keeper's thread.
  */
@@ -20,6 +21,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "mmd/common/build.h"
 #include "mmd/common/kchan.h"
 #include "mmd/common/proto.h"
 
@@ -38,13 +40,17 @@ enum mm_upgrade_state {
 struct mm_upgrade {
 	enum mm_upgrade_state state;
 	bool check;      /* no more than preflight was asked for */
-	uint32_t flags;  /* for the next core: MM_K_F_UPGRADED, MM_K_F_TAKEN_BACK */
+	uint32_t flags;  /* what became of the last one: MM_K_F_UPGRADED, MM_K_F_TAKEN_BACK */
 	int program_fd;  /* roles start from it; -1: from keeper's own file */
 	int next_fd;     /* the file of the other build */
 	int answer_fd;   /* preflight's sentence comes here */
 	int book_fd;     /* the copy of the book */
 	pid_t pid;       /* of preflight; 0: it does not run */
 	uint64_t due_ns; /* preflight or the new core is killed then; UINT64_MAX: nothing is */
+	char build[MM_BUILD_BYTES];      /* of the file that roles start from */
+	char next_build[MM_BUILD_BYTES]; /* of the other one, as preflight says */
+	bool takes_keeper;               /* the other build can become keeper */
+	uint64_t reexec_by_ns;           /* keeper is to become it by then; 0: it is not */
 };
 #define MM_UPGRADE_INIT                         \
 	((struct mm_upgrade){ .program_fd = -1, \
@@ -68,6 +74,10 @@ bool mm_upgrade_core_gone(struct mm_keeper *keeper, int status);
 
 /* Sets from which file the next core starts. */
 void mm_upgrade_program(const struct mm_keeper *keeper);
+
+/* keeper is another build now; or it stays what it is, for the reason @why. */
+void mm_upgrade_keeper_done(struct mm_keeper *keeper);
+void mm_upgrade_keeper_stays(struct mm_keeper *keeper, const char *why);
 
 /* Kills what takes too long. */
 void mm_upgrade_service(struct mm_keeper *keeper);

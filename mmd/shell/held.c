@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 
 #include "libclient/ipc/sock.h"
 #include "libclient/support/cleanup.h"
@@ -140,11 +141,14 @@ static void inventory_add(struct mm_held *held, struct mm_kpacket *packet)
 
 static void child_add(struct mm_held *held, const struct mm_kmsg *msg)
 {
+	struct mm_held_child *child = &held->child[held->n_children];
+
 	if (held->n_children == MM_HELD_CHILDREN_MAX) {
 		held_fail(held, -ENOSPC);
 		return;
 	}
-	held->child[held->n_children++] = (struct mm_held_child){
+	held->n_children++;
+	*child = (struct mm_held_child){
 		.role = (enum mm_role)msg->role,
 		.device = msg->device,
 		.id = msg->id,
@@ -153,6 +157,7 @@ static void child_add(struct mm_held *held, const struct mm_kmsg *msg)
 		.down = msg->flags & MM_K_F_DOWN,
 		.status = msg->result,
 	};
+	snprintf(child->build, sizeof(child->build), "%.*s", MM_BUILD_BYTES - 1, msg->text);
 }
 
 /* Return: 0; 1: it was the end of the inventory; negative errno. */
@@ -175,6 +180,8 @@ static int inventory_message(struct mm_held *held, struct mm_kpacket *packet)
 		held->generation = packet->msg.id;
 		held->fault = packet->msg.result != 0;
 		held->end_flags = packet->msg.flags;
+		snprintf(held->keeper_build, sizeof(held->keeper_build), "%.*s", MM_BUILD_BYTES - 1,
+			 packet->msg.text);
 		return 1;
 	default:
 		return -EPROTO;

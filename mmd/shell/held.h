@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "libclient/ipc/region.h"
+#include "mmd/common/build.h"
 #include "mmd/common/fdtab.h"
 #include "mmd/common/kchan.h"
 
@@ -37,6 +38,7 @@ struct mm_held_child { /* a process that the last core had */
 	int64_t pid;
 	bool ended, down;
 	int status; /* wait status, if it has ended */
+	char build[MM_BUILD_BYTES];
 };
 
 struct mm_held {
@@ -48,6 +50,7 @@ struct mm_held {
 	uint64_t generation; /* how many cores there were, with this one */
 	bool fault;          /* the last one ended by its own fault */
 	uint32_t end_flags;  /* MM_K_F_UPGRADED, MM_K_F_TAKEN_BACK */
+	char keeper_build[MM_BUILD_BYTES];
 	struct mm_fdtab inventory;
 	struct mm_held_child child[MM_HELD_CHILDREN_MAX];
 	uint32_t n_children;

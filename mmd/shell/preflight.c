@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "libclient/support/cleanup.h"
+#include "mmd/common/build.h"
 #include "mmd/common/rights.h"
 #include "mmd/core/image.h"
 #include "mmd/fields/layout.h"
@@ -217,7 +218,7 @@ static int export_try(int fd, char *why)
 	return r;
 }
 
-int mm_preflight_main(int fd)
+int mm_preflight_main(int fd, int (*keeper)(int fd, char *why, size_t why_bytes))
 {
 	const struct mm_rights_user user = { .uid = MM_UID_LOAD };
 	struct mm_rights rights;
@@ -225,11 +226,13 @@ int mm_preflight_main(int fd)
 	int r = mm_rights_leave_root(&user, &rights);
 
 	if (r == 0)
+		r = keeper(fd + 2, why, sizeof(why));
+	if (r == 0)
 		r = export_try(fd, why);
 	if (r < 0 && !*why)
 		snprintf(why, sizeof(why), "%s", strerror(-r));
 	if (r == 0)
-		snprintf(why, sizeof(why), "mmd %s can go on", MM_VERSION);
+		snprintf(why, sizeof(why), "%s\nmmd %s can go on", mm_build_name(), MM_VERSION);
 	if (write(fd + 1, why, strlen(why)) < 0)
 		return 1;
 	return r < 0 ? 1 : 0;

@@ -97,6 +97,7 @@ static void shell_on_started(struct mm_shell *shell, struct mm_kpacket *packet)
 	const struct mm_kmsg *msg = &packet->msg;
 	int fd = mm_kpacket_take(packet, 0), theirs = mm_kpacket_take(packet, 1);
 
+	mm_builds_add(&shell->builds, (enum mm_role)msg->role, msg->device, msg->id, msg->text);
 	if (msg->role == MM_ROLE_XFER)
 		mm_worker_started(pool_named(shell, msg), msg->id, msg->pid, fd);
 	else if (msg->role == MM_ROLE_LOAD)
@@ -126,6 +127,7 @@ static void keeper_message(struct mm_shell *shell, struct mm_kpacket *packet)
 		mm_held_on_dropped(&shell->held, msg);
 		break;
 	case MM_K_GONE:
+		mm_builds_remove(&shell->builds, (enum mm_role)msg->role, msg->device, msg->id);
 		if (msg->role == MM_ROLE_XFER)
 			mm_worker_gone(pool_named(shell, msg), msg->id, msg->result);
 		else if (msg->role == MM_ROLE_LOAD)
@@ -138,6 +140,9 @@ static void keeper_message(struct mm_shell *shell, struct mm_kpacket *packet)
 		break;
 	case MM_K_UPGRADE:
 		mm_upgrade_on_answer(shell, msg);
+		break;
+	case MM_K_BUILD:
+		mm_upgrade_on_build(shell, msg);
 		break;
 	case MM_K_STOP:
 		shell->stopping = true;
@@ -343,12 +348,14 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 		.started_ns = mm_now_ns(),
 		.owner = geteuid(),
 	};
+	mm_build_exe(shell->exe, sizeof(shell->exe));
 	mm_kchan_init(&shell->keeper, fd);
 	mm_held_init(&shell->held, &shell->keeper);
 	mm_spools_init(shell);
 	mm_admin_init(shell);
 	mm_peerlog_init(&shell->peerlog);
 	r = mm_held_receive(&shell->held);
+	mm_builds_init(&shell->builds, &shell->held);
 	if (r == 0)
 		r = book_begin(shell);
 	if (r < 0)

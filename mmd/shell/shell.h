@@ -21,6 +21,7 @@
 #include "mmd/common/kchan.h"
 #include "mmd/common/loop.h"
 #include "mmd/common/rights.h"
+#include "mmd/shell/builds.h"
 #include "mmd/shell/groups.h"
 #include "mmd/shell/held.h"
 #include "mmd/shell/kept.h"
@@ -59,6 +60,8 @@ struct mm_shell {
 	struct mm_leave leave;
 	struct mm_pace_users hellos; /* what users have spent on hellos */
 	struct mm_shell_upgrade upgrade;
+	struct mm_builds builds;
+	char exe[MM_CONFIG_PATH_BYTES]; /* the file of this build; "": not known */
 	uint64_t started_ns;
 	uint64_t sample_at_ns;
 	uint64_t fds_max; /* RLIMIT_NOFILE */

@@ -11,13 +11,10 @@
 #include "mmd/shell/shell.h"
 
 static const char *const upgrade_state_names[MM_SHELL_UPGRADE_STATES] = {
-	[MM_SHELL_UPGRADE_NONE] = "none",
-	[MM_SHELL_UPGRADE_CHECKING] = "checking",
-	[MM_SHELL_UPGRADE_CHECKED] = "checked",
-	[MM_SHELL_UPGRADE_REFUSED] = "refused",
-	[MM_SHELL_UPGRADE_LEAVING] = "leaving",
-	[MM_SHELL_UPGRADE_DONE] = "done",
-	[MM_SHELL_UPGRADE_TAKEN_BACK] = "taken_back",
+	[MM_SHELL_UPGRADE_NONE] = "none",       [MM_SHELL_UPGRADE_CHECKING] = "checking",
+	[MM_SHELL_UPGRADE_CHECKED] = "checked", [MM_SHELL_UPGRADE_REFUSED] = "refused",
+	[MM_SHELL_UPGRADE_LEAVING] = "leaving", [MM_SHELL_UPGRADE_KEEPER] = "keeper",
+	[MM_SHELL_UPGRADE_DONE] = "done",       [MM_SHELL_UPGRADE_TAKEN_BACK] = "taken_back",
 };
 
 json_t *mm_upgrade_show(void *context, const json_t *params, struct mm_rpc_error *error)
@@ -31,6 +28,9 @@ json_t *mm_upgrade_show(void *context, const json_t *params, struct mm_rpc_error
 	mm_json_put_text(json, "state", upgrade_state_names[shell->upgrade.state]);
 	mm_json_put_text(json, "text", shell->upgrade.text);
 	mm_json_put_text(json, "version", MM_VERSION);
+	mm_json_put_text(json, "keeper", shell->upgrade.keeper);
+	mm_json_put_text(json, "exe", shell->exe);
+	mm_json_put(json, "builds", mm_builds_json(&shell->builds));
 	mm_json_put_u64(json, "generation", shell->kept.front->head.generation);
 	return json;
 }
@@ -48,7 +48,8 @@ json_t *mm_upgrade_begin(void *context, const json_t *params, struct mm_rpc_erro
 
 	if (!exe || *exe != '/' || strlen(exe) >= sizeof(msg.text))
 		return mm_rpc_fail(error, MM_RPC_PARAMS, "exe: want the whole path of a file");
-	if (u->state == MM_SHELL_UPGRADE_CHECKING || u->state == MM_SHELL_UPGRADE_LEAVING)
+	if (u->state == MM_SHELL_UPGRADE_CHECKING || u->state == MM_SHELL_UPGRADE_LEAVING ||
+	    u->state == MM_SHELL_UPGRADE_KEEPER)
 		return mm_rpc_fail(error, MM_RPC_FAILED, "an upgrade is under way");
 	if (!shell->ready)
 		return mm_rpc_fail(error, MM_RPC_FAILED, "mmd is not ready yet");
@@ -85,8 +86,22 @@ void mm_upgrade_stands(struct mm_shell *shell, uint32_t flags)
 		shell->upgrade.state = MM_SHELL_UPGRADE_TAKEN_BACK;
 	if (!(flags & MM_K_F_UPGRADED))
 		return;
-	shell->upgrade.state = MM_SHELL_UPGRADE_DONE;
+	shell->upgrade.state = MM_SHELL_UPGRADE_KEEPER;
 	mm_shell_send_keeper(shell, MM_K_STANDS, MM_ROLE_CORE, 0);
+}
+
+void mm_upgrade_on_build(struct mm_shell *shell, const struct mm_kmsg *msg)
+{
+	struct mm_shell_upgrade *u = &shell->upgrade;
+
+	if (msg->result == 0)
+		mm_builds_keeper(&shell->builds, msg->text);
+	if (u->state != MM_SHELL_UPGRADE_KEEPER)
+		return;
+	u->state = MM_SHELL_UPGRADE_DONE;
+	if (msg->result < 0)
+		snprintf(u->keeper, sizeof(u->keeper), "%.*s", (int)sizeof(msg->text) - 1,
+			 msg->text);
 }
 
 int mm_upgrade_leave(struct mm_shell *shell)

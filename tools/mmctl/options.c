@@ -270,11 +270,13 @@ static const char text_doctor[] =
 	"if a check has failed; 3 where mmd cannot be reached, after the checks of the host.";
 
 static const char text_upgrade[] =
-	"EXE is the file of another build of mmd, which only root or mmd's user can change. It is "
-	"started with a copy of what mmd knows, and must read that; then the process core is "
-	"replaced by it, and tenants stay as they are. If it ends before it stands, the build that "
-	"ran goes on. Processes that serve a device or a store stay what they are until they end; "
-	"keeper stays until mmd is started again.";
+	"EXE is the file of another build of mmd, which only root or mmd's user can change; by "
+	"default the file from which mmd was started, as it is now. It is started with a copy of "
+	"what mmd knows, and must read that; then the process core is replaced by it, and tenants "
+	"stay as they are. If it ends before it stands, the build that ran goes on. Then the "
+	"process keeper becomes that build, with the same pid; if it cannot, it stays what it was, "
+	"and the status is 1. Processes that serve a device or a store stay what they are until "
+	"they end. A line for each process says which build it runs.";
 
 static const char text_shutdown[] =
 	"Nobody new is welcomed any more. Each tenant is told by when it has to leave, if its "
@@ -374,11 +376,10 @@ static const struct mm_opt_command commands[] = {
 			   .text = text_doctor,
 			   .sets = { { doctor_options, 0 } } },
 	[MMCTL_UPGRADE] = { .name = "upgrade",
-			    .arguments = "EXE",
+			    .arguments = "[EXE]",
 			    .summary = "another build of mmd goes on, and no tenant notices",
 			    .text = text_upgrade,
 			    .sets = { { upgrade_options, 0 } },
-			    .arguments_min = 1,
 			    .arguments_max = 1 },
 	[MMCTL_SHUTDOWN] = { .name = "shutdown",
 			     .arguments = "",
