@@ -23,6 +23,7 @@ install(FILES include/mm/abi.h include/mm/client.h include/mm/client_group.h inc
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm COMPONENT client-dev)
 include(${CMAKE_CURRENT_LIST_DIR}/pages.cmake)
 install(FILES Documentation/man/softgpu-run.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT softgpu)
+install(FILES Documentation/man/mmtrace.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
 install(FILES Documentation/softgpu.md RENAME README.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/mm-softgpu COMPONENT softgpu)
 install(FILES Documentation/examples/vmm.c
