@@ -8,6 +8,7 @@ pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing>=2.2)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1>=0.2.2)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp>=2.5)
+pkg_check_modules(NCURSES REQUIRED IMPORTED_TARGET ncurses>=6.2)
 pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 find_library(NUMA_LIBRARY numa REQUIRED)
 

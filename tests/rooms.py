@@ -88,8 +88,9 @@ ROOMS = {
     "cuda": ("kernels/cuda", "args launch host emulate"),
     # What mmctl and the laboratory share: speaking to a running mmd.
     "tools/common": ("tools/common", "ipc support base"),
-    # mmctl asks NVML for MIG instances.
-    "mmctl": ("tools/mmctl", "abi.h tools/common model ipc support base driver"),
+    # mmctl asks NVML for MIG instances. "plan estimate" predicts by the controller's own arithmetic (plan.h, value.h) what
+    # the model of a device's time says of a step, and reads a model's sizes as the engine does: no second copy of either.
+    "mmctl": ("tools/mmctl", "abi.h core.h core/market core/plan tools/common lab/stepcost timing engine model ipc support base driver"),
     "sched": ("tools/mmserve/sched", "gpu.h args support base"),
     # An engine like anybody's: of the client it sees what is installed, and nothing else.
     "engine": ("tools/mmserve/engine", "client.h gpu.h abi.h sched model support base args driver launch host blas"),

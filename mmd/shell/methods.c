@@ -331,6 +331,10 @@ static void stats_fill(const struct mm_session *s, json_t *to)
 			__atomic_load_n(&claims->step_ns, __ATOMIC_RELAXED) & INT64_MAX);
 	mm_json_put_u64(to, "stall_total_ns",
 			__atomic_load_n(&claims->stall_total_ns, __ATOMIC_RELAXED) & INT64_MAX);
+	mm_json_put_u64(to, "running",
+			__atomic_load_n(&claims->running, __ATOMIC_RELAXED) & INT64_MAX);
+	mm_json_put_u64(to, "waiting",
+			__atomic_load_n(&claims->waiting, __ATOMIC_RELAXED) & INT64_MAX);
 }
 
 /* Device memory of the whole model when it is resident, and what rounding to pages wastes of it. */
@@ -346,6 +350,14 @@ static void weights_fill(const struct mm_session *s, json_t *to)
 	mm_json_put_u64(to, "weights_device_bytes", pages * page_bytes);
 	mm_json_put_u64(to, "weights_waste_bytes",
 			pages * page_bytes - MM_MIN(tensor_bytes, pages * page_bytes));
+}
+
+static void share_fill(const struct mm_session *s, json_t *to)
+{
+	struct mm_core_why why = { 0 };
+
+	mm_core_why(s->pool->core, s->tenant, &why);
+	mm_json_put_u64(to, "kv_chunks_share", why.kv_share);
 }
 
 static json_t *tenant_json(const struct mm_session *s)
@@ -365,6 +377,7 @@ static json_t *tenant_json(const struct mm_session *s)
 		tenant_pages_fill(&t, tenant);
 		tenant_turns_fill(&t, tenant);
 		mm_steer_fill(&t, tenant);
+		share_fill(s, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
 	mm_json_put_u64(tenant, "load_read_bytes", s->kept->model.read_bytes & INT64_MAX);

@@ -37,7 +37,7 @@ static bool status_read(uint64_t pid, struct role_status *ret)
 }
 
 /* The role of a process of mmd's, which its command line names; false: it has none. */
-static bool role_of(uint64_t pid, char role[NAME_BYTES])
+static bool process_role(uint64_t pid, char role[NAME_BYTES])
 {
 	mm_cleanup(mm_close_file) FILE *file = NULL;
 	char path[PATH_BYTES], words[WORDS_BYTES];
@@ -101,7 +101,7 @@ static void children_check(struct mmctl_doctor *d, uint64_t keeper, uint64_t own
 	while (proc && (entry = readdir(proc))) {
 		const uint64_t pid = strtoull(entry->d_name, NULL, 10);
 
-		if (pid && status_read(pid, &s) && s.ppid == keeper && role_of(pid, role))
+		if (pid && status_read(pid, &s) && s.ppid == keeper && process_role(pid, role))
 			role_check(d, role, pid, owner);
 	}
 }
@@ -114,7 +114,7 @@ void mmctl_doctor_roles(struct mmctl_doctor *d, const json_t *answer)
 	char role[NAME_BYTES];
 
 	/* In another namespace of processes the number is somebody else's. */
-	if (!pid || !status_read(pid, &s) || role_of(pid, role)) {
+	if (!pid || !status_read(pid, &s) || process_role(pid, role)) {
 		mmctl_doctor_add(d, "roles", MMCTL_NOTE, "run it where mmd's processes are seen",
 				 "mmd's processes are not visible from here");
 		return;

@@ -27,6 +27,9 @@ static mmctl_run_fn *const command_runs[MMCTL_COMMANDS] = {
 	[MMCTL_ACTIVATE] = mmctl_activate_run,
 	[MMCTL_PIN] = mmctl_pin_run,
 	[MMCTL_UNPIN] = mmctl_unpin_run,
+	[MMCTL_PLAN_ESTIMATE] = mmctl_plan_estimate_run,
+	[MMCTL_TOP] = mmctl_top_run,
+	[MMCTL_LIST] = mmctl_list_run,
 };
 
 static const char root_folder[] = "/run/mmd";

@@ -12,7 +12,7 @@
 #define MMCTL_WAIT_MAX_S     86400
 #define MMCTL_PAGE_BYTES_MIN 4096
 
-static mm_opt_parse_fn device_parse, pages_parse;
+static mm_opt_parse_fn device_parse, pages_parse, batches_parse;
 
 static const struct mm_opt_choice auto_choice[] = { { "auto", MMCTL_AUTO, NULL },
 						    { .name = NULL } };
@@ -233,6 +233,67 @@ static const struct mm_opt footprint_options[] = {
 	{ .name = NULL },
 };
 
+static const struct mm_opt estimate_options[] = {
+	{ .name = "profile",
+	  .value = "NAME|PATH",
+	  .help = "the device: a profile of share/mmd/profiles or a file, with \",key=value\" to "
+		  "replace numbers",
+	  .type = MM_OPT_TEXT,
+	  MMCTL_AT(profile),
+	  .required = true },
+	{ .name = "pool",
+	  .value = "SIZE",
+	  .help = "pool of the device",
+	  .type = MM_OPT_SIZE,
+	  MMCTL_AT(pool_bytes),
+	  .min = MMCTL_PAGE_BYTES_MIN,
+	  .otherwise = "its memory, but for 1G" },
+	{ .name = "page",
+	  .value = "SIZE",
+	  .help = "page size of the pool",
+	  .type = MM_OPT_SIZE,
+	  MMCTL_AT(estimate_page_bytes),
+	  .min = MMCTL_PAGE_BYTES_MIN,
+	  .max = UINT32_MAX,
+	  .preset = "2M" },
+	{ .name = "context",
+	  .value = "TOKENS",
+	  .help = "length of a request, prompt and answer",
+	  .type = MM_OPT_NUMBER,
+	  MMCTL_AT(context),
+	  .min = 1,
+	  .max = 10000000,
+	  .preset = "2048" },
+	{ .name = "batch",
+	  .value = "N,...",
+	  .help = "requests that would run at once, if they fit",
+	  .type = MM_OPT_CALL,
+	  MMCTL_AT(n_batches),
+	  .parse = batches_parse,
+	  .each = MM_OPT_NUMBER,
+	  .min = 1,
+	  .max = 100000,
+	  .preset = "1,8,32,128" },
+	{ .name = NULL },
+};
+
+static const struct mm_opt top_options[] = {
+	{ .name = "interval",
+	  .value = "S",
+	  .help = "time between two looks",
+	  .type = MM_OPT_REAL,
+	  MMCTL_AT(interval_s),
+	  .least = 0.1,
+	  .most = 3600,
+	  .unit = "s",
+	  .preset = "1" },
+	{ .name = "once",
+	  .help = "print one frame as text, after one interval, and end",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(once) },
+	{ .name = NULL },
+};
+
 static const char text_plan_why[] =
 	"Explains the last decision of each device, which was made when something last changed,"
 	" and every 50 ms while somebody has work. With MODEL only what is about it, and its "
@@ -306,6 +367,19 @@ static const char text_pin[] =
 	"set has to wait. Its pages count as ever for its account. The pin ends with unpin, with "
 	"the model, or with the tenant's connection; it survives restarts and upgrades of mmd's "
 	"core.";
+
+static const char text_plan_estimate[] =
+	"MODEL is a folder with config.json, or a model that is built in (opt-13b, llama-3-8b, and "
+	"others). Needs no mmd. One model alone, fp16, that decodes: of each number of requests it "
+	"says how many fit and how long a step is with all layers at home, and the same with as "
+	"many layers away as mmd would choose, by the controller's own arithmetic over the "
+	"profile's numbers.";
+
+static const char text_top[] =
+	"BEYOND is KV cache beyond the tenant's share, which is what mmd has found for it; STALL "
+	"is the part of the time in which its steps waited for layers. Keys: k n a t s w sort by "
+	"KV cache, name, layers away, step, stall, weights; / filters by name, Esc clears that; "
+	"arrows scroll; q ends. With --json it prints the answer of status.";
 
 static const char text_words[] =
 	"MODEL and TENANT are a tenant's name or id; ids are unique on all devices, and a process "
@@ -414,6 +488,22 @@ static const struct mm_opt_command commands[] = {
 			.sets = { { home_options, 0 } },
 			.arguments_min = 1,
 			.arguments_max = 1 },
+	[MMCTL_PLAN_ESTIMATE] = { .name = "plan estimate",
+				  .arguments = "MODEL",
+				  .summary = "whether layers away would pay on a device, without a "
+					     "daemon",
+				  .text = text_plan_estimate,
+				  .sets = { { estimate_options, 0 } },
+				  .arguments_min = 1,
+				  .arguments_max = 1 },
+	[MMCTL_TOP] = { .name = "top",
+			.arguments = "",
+			.summary = "a live view of pools and tenants",
+			.text = text_top,
+			.sets = { { top_options, 0 } } },
+	[MMCTL_LIST] = { .name = "list",
+			 .arguments = "",
+			 .summary = "tenants, a line each, by name" },
 	[MMCTL_UNPIN] = { .name = "unpin",
 			  .arguments = "MODEL",
 			  .summary = "mmd decides about the layers of a model again",
@@ -480,6 +570,21 @@ static int pages_parse(const struct mm_opt *opt, char *text, void *into, char *w
 	return o->n_pages ? 0 : options_fail(why, "has no size", text);
 }
 
+static int batches_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+{
+	struct mmctl_options *o = into;
+	char *save = NULL;
+
+	o->n_batches = 0;
+	for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+		if (o->n_batches == MMCTL_BATCHES_MAX)
+			return options_fail(why, "is one number too many", word);
+		if (mm_opt_number(opt, word, &o->batch[o->n_batches++], why) < 0)
+			return -EINVAL;
+	}
+	return o->n_batches ? 0 : options_fail(why, "has no number", text);
+}
+
 int mmctl_options_parse(int argc, char **argv, struct mmctl_options *ret_options,
 			struct mm_opt_line *ret_line)
 {
@@ -496,6 +601,7 @@ int mmctl_options_parse(int argc, char **argv, struct mmctl_options *ret_options
 		.goal_tpot_us = MMCTL_UNSET,
 		.revision = MMCTL_UNSET,
 		.drain_within_s = MMCTL_UNSET,
+		.pool_bytes = MMCTL_UNSET,
 	};
 	return mm_opt_main(&mmctl_program, argc, argv, ret_options, ret_line);
 }

@@ -15,6 +15,7 @@
 #include "libclient/support/options.h"
 
 #define MMCTL_PAGE_SIZES_MAX 8
+#define MMCTL_BATCHES_MAX    16
 #define MMCTL_UNSET          UINT64_MAX       /* the option was not given */
 #define MMCTL_AUTO           (UINT64_MAX - 1) /* "auto" */
 
@@ -37,6 +38,9 @@ enum mmctl_command_index {
 	MMCTL_ACTIVATE,
 	MMCTL_PIN,
 	MMCTL_UNPIN,
+	MMCTL_PLAN_ESTIMATE,
+	MMCTL_TOP,
+	MMCTL_LIST,
 	MMCTL_COMMANDS
 };
 
@@ -65,6 +69,15 @@ struct mmctl_options {
 	uint64_t page_bytes[MMCTL_PAGE_SIZES_MAX];
 	size_t n_pages;
 	uint64_t kv_bytes;
+	/* For plan estimate. */
+	const char *profile;
+	uint64_t pool_bytes; /* MMCTL_UNSET: the device's memory, but for headroom */
+	uint64_t estimate_page_bytes, context;
+	uint64_t batch[MMCTL_BATCHES_MAX];
+	size_t n_batches;
+	/* For top. */
+	double interval_s;
+	bool once;
 };
 
 extern const struct mm_opt_program mmctl_program;
