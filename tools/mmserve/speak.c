@@ -79,7 +79,7 @@ int mm_speak_open(struct mm_speak *s, const struct mm_serve_options *o, const st
 	(void)o;
 	(void)arch;
 	snprintf(err, MM_SERVE_ERROR_BYTES,
-		 "--listen: this mmserve was built without libmicrohttpd (libmicrohttpd)");
+		 "--listen: this mmserve was built without libmicrohttpd");
 	return -ENOTSUP;
 }
 
