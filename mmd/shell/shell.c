@@ -329,8 +329,13 @@ static int book_begin(struct mm_shell *shell)
 	if (shell->resumes)
 		return book_resume(shell, fd);
 	r = mm_kept_create(shell->n_pools, shell->n_sessions, &shell->kept);
-	if (r < 0)
+	if (r < 0) {
+		mm_shell_fail(shell,
+			      "no address space for what core must remember: %s; raise its limit "
+			      "(LimitAS=, ulimit -v)",
+			      strerror(-r));
 		return r;
+	}
 	shell->kept.front->head.started_ns = shell->started_ns;
 	return book_hold(shell);
 }

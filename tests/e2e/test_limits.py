@@ -35,6 +35,11 @@ def seed():
     return int(os.environ.get("MM_TEST_SEED", 1))
 
 
+def last_said(log):
+    """The last sentence of mmd for its operator."""
+    return [line for line in log.read_text(errors="replace").splitlines() if line.startswith("mmd: ")][-1:]
+
+
 def pid_of(d, role):
     return d.process.pid if role == "keeper" else d.pids(role)[0]
 
@@ -89,8 +94,9 @@ def test_limited(root, model_dirs, rng, what):
                 d.check_idle()
                 d.stop()
             else:
-                print(f"{what} {most}: mmd ended: {d.process.returncode}: {last_line(d.log)}")
+                print(f"{what} {most}: mmd ended: {d.process.returncode}: {last_said(d.log)}")
                 assert d.process.returncode == 1
+                assert last_said(d.log), last_line(d.log)
         finally:
             d.kill()
         shutil.rmtree(d.dir, ignore_errors=True)
