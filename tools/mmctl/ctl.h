@@ -37,7 +37,8 @@ mmctl_run_fn mmctl_status_run, mmctl_pool_show_run, mmctl_plan_show_run, mmctl_p
 	mmctl_plan_set_run, mmctl_footprint_run, mmctl_devices_run, mmctl_quota_show_run,
 	mmctl_quota_set_run, mmctl_wait_run, mmctl_doctor_run, mmctl_upgrade_run,
 	mmctl_shutdown_run, mmctl_revoke_run, mmctl_drain_run, mmctl_activate_run, mmctl_pin_run,
-	mmctl_unpin_run, mmctl_plan_estimate_run, mmctl_top_run, mmctl_list_run;
+	mmctl_unpin_run, mmctl_plan_estimate_run, mmctl_top_run, mmctl_list_run,
+	mmctl_mps_start_run, mmctl_mps_stop_run, mmctl_mps_status_run, mmctl_mps_limit_run;
 
 /**
  * mmctl_request() - send one request to mmd and wait for its answer

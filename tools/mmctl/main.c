@@ -28,6 +28,10 @@ static mmctl_run_fn *const command_runs[MMCTL_COMMANDS] = {
 	[MMCTL_PIN] = mmctl_pin_run,
 	[MMCTL_UNPIN] = mmctl_unpin_run,
 	[MMCTL_PLAN_ESTIMATE] = mmctl_plan_estimate_run,
+	[MMCTL_MPS_START] = mmctl_mps_start_run,
+	[MMCTL_MPS_STOP] = mmctl_mps_stop_run,
+	[MMCTL_MPS_STATUS] = mmctl_mps_status_run,
+	[MMCTL_MPS_LIMIT] = mmctl_mps_limit_run,
 	[MMCTL_TOP] = mmctl_top_run,
 	[MMCTL_LIST] = mmctl_list_run,
 };

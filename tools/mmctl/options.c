@@ -294,6 +294,40 @@ static const struct mm_opt top_options[] = {
 	{ .name = NULL },
 };
 
+#define MPS_PIPE_DIR                                                                              \
+	{                                                                                         \
+		.name = "pipe-dir", .value = "DIR",                                               \
+		.help = "where the daemon and its clients meet", .type = MM_OPT_TEXT,             \
+		MMCTL_AT(pipe_dir), .otherwise = "$CUDA_MPS_PIPE_DIRECTORY, else /tmp/nvidia-mps" \
+	}
+#define MPS_PERCENT(text)                                                                        \
+	.name = "percent", .value = "N", .help = text, .type = MM_OPT_NUMBER, MMCTL_AT(percent), \
+	.min = 1, .max = 100
+
+static const struct mm_opt mps_options[] = {
+	MPS_PIPE_DIR,
+	{ .name = NULL },
+};
+
+static const struct mm_opt mps_start_options[] = {
+	MPS_PIPE_DIR,
+	{ .name = "log-dir",
+	  .value = "DIR",
+	  .help = "where the daemon and its servers write their logs",
+	  .type = MM_OPT_TEXT,
+	  MMCTL_AT(log_dir),
+	  .otherwise = "$CUDA_MPS_LOG_DIRECTORY, else /var/log/nvidia-mps" },
+	{ MPS_PERCENT("part of the device's threads that a process may have"),
+	  .otherwise = "all of them" },
+	{ .name = NULL },
+};
+
+static const struct mm_opt mps_limit_options[] = {
+	MPS_PIPE_DIR,
+	{ MPS_PERCENT("part of the device's threads that a process may have"), .required = true },
+	{ .name = NULL },
+};
+
 static const char text_plan_why[] =
 	"Explains the last decision of each device, which was made when something last changed,"
 	" and every 50 ms while somebody has work. With MODEL only what is about it, and its "
@@ -380,6 +414,16 @@ static const char text_top[] =
 	"is the part of the time in which its steps waited for layers. Keys: k n a t s w sort by "
 	"KV cache, name, layers away, step, stall, weights; / filters by name, Esc clears that; "
 	"arrows scroll; q ends. With --json it prints the answer of status.";
+
+static const char text_mps[] =
+	"nvidia-cuda-mps-control comes with the driver. Tenants find it by the pipe directory; "
+	"start it before them, as the user that they run as: a server serves one user.";
+
+static const char text_mps_limit[] =
+	"Without TENANT of servers that start from now on; with TENANT of the server that serves "
+	"it, and of each process that begins to compute there from now on. The tenant itself keeps "
+	"what it has. Limits of one process alone are in its environment: "
+	"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.";
 
 static const char text_words[] =
 	"MODEL and TENANT are a tenant's name or id; ids are unique on all devices, and a process "
@@ -504,6 +548,26 @@ static const struct mm_opt_command commands[] = {
 	[MMCTL_LIST] = { .name = "list",
 			 .arguments = "",
 			 .summary = "tenants, a line each, by name" },
+	[MMCTL_MPS_START] = { .name = "mps start",
+			      .arguments = "",
+			      .summary = "starts NVIDIA's control daemon of MPS",
+			      .text = text_mps,
+			      .sets = { { mps_start_options, 0 } } },
+	[MMCTL_MPS_STOP] = { .name = "mps stop",
+			     .arguments = "",
+			     .summary = "ends it",
+			     .sets = { { mps_options, 0 } } },
+	[MMCTL_MPS_STATUS] = { .name = "mps status",
+			       .arguments = "",
+			       .summary = "its servers, their clients, and which of them are "
+					  "tenants",
+			       .sets = { { mps_options, 0 } } },
+	[MMCTL_MPS_LIMIT] = { .name = "mps limit",
+			      .arguments = "[TENANT]",
+			      .summary = "part of the threads for processes that start from now on",
+			      .text = text_mps_limit,
+			      .sets = { { mps_limit_options, 0 } },
+			      .arguments_max = 1 },
 	[MMCTL_UNPIN] = { .name = "unpin",
 			  .arguments = "MODEL",
 			  .summary = "mmd decides about the layers of a model again",
@@ -602,6 +666,7 @@ int mmctl_options_parse(int argc, char **argv, struct mmctl_options *ret_options
 		.revision = MMCTL_UNSET,
 		.drain_within_s = MMCTL_UNSET,
 		.pool_bytes = MMCTL_UNSET,
+		.percent = MMCTL_UNSET,
 	};
 	return mm_opt_main(&mmctl_program, argc, argv, ret_options, ret_line);
 }

@@ -41,6 +41,10 @@ enum mmctl_command_index {
 	MMCTL_PLAN_ESTIMATE,
 	MMCTL_TOP,
 	MMCTL_LIST,
+	MMCTL_MPS_START,
+	MMCTL_MPS_STOP,
+	MMCTL_MPS_STATUS,
+	MMCTL_MPS_LIMIT,
 	MMCTL_COMMANDS
 };
 
@@ -78,6 +82,9 @@ struct mmctl_options {
 	/* For top. */
 	double interval_s;
 	bool once;
+	/* For mps. */
+	const char *pipe_dir, *log_dir; /* NULL: as the environment has it */
+	uint64_t percent;               /* MMCTL_UNSET: not given */
 };
 
 extern const struct mm_opt_program mmctl_program;
