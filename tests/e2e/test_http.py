@@ -4,13 +4,15 @@
 import json
 import math
 import os
+import re
 import resource
+import signal
 import socket
 import subprocess
 
 import pytest
 
-from programs import BIN, SANITIZE, limit, wait_until
+from programs import BIN, BUILD, SANITIZE, TOP, limit, read_until, wait_until
 from server import Server
 from tenant import make_requests, plain_tokens, read_lines
 
@@ -105,7 +107,8 @@ def test_chat_and_text(shared):
     assert ids_of(said["choices"][0]) == ids_of(same["choices"][0])
     assert shared.complete(prompt="t5 t6\nt7 huh", max_tokens=4, **GREEDY)["choices"] == same["choices"]
     events = shared.events("/v1/chat/completions", messages=[{"role": "user", "content": "t5 t6 t7 huh"}],
-                           max_tokens=4, **GREEDY)
+                           max_tokens=4, stream_options={"continuous_usage_stats": True}, **GREEDY)
+    assert events[-1]["usage"]["completion_tokens"] == 4 and all(event["usage"] for event in events)
     assert events[0]["choices"][0]["delta"]["role"] == "assistant"
     assert all("role" not in event["choices"][0]["delta"] for event in events[1:])
     assert "".join(event["choices"][0]["delta"]["content"] for event in events) == \
@@ -348,6 +351,41 @@ def test_going_away(root, start, listen, model_dirs):
     d.stop()
     server.process.wait(timeout=limit(60))
     assert server.process.returncode == 1
+
+
+def test_quickstart():
+    """
+    tools/quickstart --serve as somebody uses it: what it prints can be typed, a burst for one model borrows from the
+    other, which answers as before, and Ctrl-C leaves nothing.
+    """
+    env = {**os.environ, "MM_BUILD": str(BUILD)}
+    shown = subprocess.Popen([str(TOP / "tools/quickstart"), "--serve", "--no-install", "--no-build", "--port", "0"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        text = "".join(read_until(shown, "Ctrl-C here ends everything.", 60))
+        shell = re.findall(r"^curl .*?\n.*?'$", text, re.M)
+        assert len(shell) == 2
+        first = [bash(line, env) for line in shell]
+        assert json.loads(first[0])["usage"]["completion_tokens"] <= 16 and first[1].endswith("data: [DONE]\n\n")
+        burst = subprocess.Popen(["bash", "-c", re.search(r"^for i in .*?& done$", text, re.M | re.S)[0] + "; wait"], env=env)
+        watch = re.search(r"^\S+mmctl .* status$", text, re.M)[0]
+        wait_until(lambda: (found := re.search(r"^layers away: (\d+)", bash(watch, env), re.M)) and int(found[1]) > 0, 60,
+                   "layers to be lent")
+        other = bash(shell[1].replace('"stream"', '"temperature": 0, "stream"'), env)
+        assert other.endswith("data: [DONE]\n\n")
+        shown.send_signal(signal.SIGINT)
+        _, errors = shown.communicate(timeout=limit(60))
+        assert shown.returncode == 0 and errors.endswith("stopped: no process, socket or file is left\n"), errors
+        burst.wait(timeout=limit(60))
+        assert not os.path.exists(re.search(r"--dir (\S+)/run status", text)[1])
+    finally:
+        shown.kill()
+        shown.wait()
+
+
+def bash(line, env):
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=limit(60), check=True, env=env,
+                          cwd=TOP).stdout
 
 
 def test_tokenizers(root, listen, model_dirs, tmp_path):

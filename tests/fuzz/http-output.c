@@ -101,6 +101,19 @@ static void bytes_check(const uint8_t *data, size_t n)
 	json_decref(whole_text);
 }
 
+#define STOP_BYTES_MAX 64
+
+/* Makes a stop string of what precedes a zero byte. It is UTF-8, as mm_ask_read() has them. */
+static size_t stop_make(const char *bytes, char *ret_stop)
+{
+	struct mm_utf8 utf8 = { 0 };
+	size_t n = mm_utf8_push(&utf8, bytes, strnlen(bytes, STOP_BYTES_MAX), ret_stop);
+
+	n += mm_utf8_end(&utf8, ret_stop + n);
+	ret_stop[n] = '\0';
+	return n;
+}
+
 /*
  * Input, also as hexadecimal digits (input.h): kind, step, up to two stop strings that end with a
  * zero byte, and a token in each byte.
@@ -111,7 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 	static float logprobs[TOKENS_MAX + 1];
 	struct mm_job job = { .request = { .ids = ids }, .logprobs = logprobs };
 	struct mm_output o = { .vocab = vocab_make(), .n_stops = 0 };
-	const char *stops[2];
+	static char made[2][3 * (STOP_BYTES_MAX + 8)];
+	const char *const stops[2] = { made[0], made[1] };
 	struct mm_reply reply = { .id = "id", .model = "m", .job = &job, .vocab = o.vocab };
 	struct mm_buffer one, many;
 	uint32_t n = 0, every;
@@ -135,8 +149,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 		const char *stop = (const char *)data + at;
 
 		at += strlen(stop) + 1;
-		if (*stop)
-			stops[o.n_stops++] = stop;
+		if (stop_make(stop, made[o.n_stops]))
+			o.n_stops++;
 	}
 	for (; at < size_bytes && n < TOKENS_MAX; at++)
 		ids[n++] = data[at] % 9;

@@ -28,7 +28,8 @@ json_t *mk_words_json(const struct mm_arch *a)
 
 json_t *mk_words_config_json(const struct mm_arch *a)
 {
-	return json_pack("{s:s,s:s,s:s,s:s,s:b,s:I}", "tokenizer_class", "PreTrainedTokenizerFast",
-			 "unk_token", "t0", "bos_token", "t1", "eos_token", "t2", "add_bos_token",
-			 0, "model_max_length", (json_int_t)a->max_position);
+	/* If t0 were their unknown token, Hugging Face's libraries would leave it out of text. */
+	return json_pack("{s:s,s:n,s:s,s:s,s:b,s:I}", "tokenizer_class", "PreTrainedTokenizerFast",
+			 "unk_token", "bos_token", "t1", "eos_token", "t2", "add_bos_token", 0,
+			 "model_max_length", (json_int_t)a->max_position);
 }

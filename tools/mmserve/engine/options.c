@@ -253,6 +253,15 @@ static const struct mm_opt_command serve_command = {
 };
 
 static const struct mm_opt_section serve_sections[] = {
+	{ .title = "HTTP",
+	  .text = "With --listen, POST /v1/completions and /v1/chat/completions take what "
+		  "OpenAI's API has: a prompt as text or as token ids, or messages; max_tokens, "
+		  "temperature, top_p, seed, stop, stream and others. GET /v1/models, /health and "
+		  "/metrics, POST /tokenize and /detokenize are there as well. A request that "
+		  "cannot be served is refused with one sentence that names the field.\n\n"
+		  "With temperature 0 and ignore_eos the ids are those of --requests.\n\n"
+		  "A client that closes its connection cancels its request. SIGINT and SIGTERM "
+		  "end the server, and the summary is printed." },
 	{ .title = "Environment",
 	  .text = "MMD_SOCKET: the socket of mmd, if --socket does not name one.\n\n"
 		  "MM_DRIVER: the driver, if --driver does not name one." },
@@ -261,8 +270,7 @@ static const struct mm_opt_section serve_sections[] = {
 
 static const struct mm_opt_program serve_program = {
 	.name = "mmserve",
-	.summary = "serve requests with a Llama, Qwen 2.5 or OPT model, from memory that mmd "
-		   "lends",
+	.summary = "serve requests with a Llama, Qwen 2.5 or OPT model on memory of mmd",
 	.text = "With --plain the memory is mmserve's own. Sampling is greedy, but for HTTP "
 		"requests with a temperature; a request's tokens depend neither on other requests "
 		"nor on how it was batched.",

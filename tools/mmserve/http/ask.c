@@ -319,20 +319,26 @@ static int field_special(struct ask_reader *reader, const json_t *value)
 static int field_stream_options(struct ask_reader *reader, const json_t *value)
 {
 	static const char *const known[] = { "include_usage", "continuous_usage_stats" };
-	const json_t *usage = json_object_get(value, "include_usage");
+	bool *const flags[] = { &reader->ask->include_usage, &reader->ask->each_usage };
 	const char *key;
 	json_t *each;
+	int r = 0;
 
 	if (!json_is_object(value))
 		return field_refuse(reader, "stream_options must be an object");
 	json_object_foreach((json_t *)value, key, each) {
-		if (strcmp(key, known[0]) != 0 &&
-		    (strcmp(key, known[1]) != 0 || json_is_true(each)))
+		size_t i = 0;
+
+		while (i < MM_ARRAY_SIZE(known) && strcmp(key, known[i]) != 0)
+			i++;
+		if (i == MM_ARRAY_SIZE(known))
 			return field_refuse(reader, "stream_options.%.40s is not supported", key);
+		if (!json_is_null(each))
+			r = flag_read(reader, each, flags[i]);
+		if (r)
+			return r;
 	}
-	if (!usage || json_is_null(usage))
-		return 0;
-	return flag_read(reader, usage, &reader->ask->include_usage);
+	return 0;
 }
 
 /* Completions have a number of alternatives, chat has a flag: of the sampled token itself alone. */
@@ -458,7 +464,7 @@ static int check_whole(struct ask_reader *reader)
 		return field_refuse(reader, "%s is missing", reader->name);
 	}
 	reader->name = "stream_options";
-	if (ask->include_usage && !ask->stream)
+	if ((ask->include_usage || ask->each_usage) && !ask->stream)
 		return field_refuse(reader, "stream_options needs stream: true");
 	return 0;
 }

@@ -52,7 +52,8 @@ struct mm_ask {
 	uint32_t max_tokens; /* 0: not given */
 	struct mm_sampling sampling;
 	bool seeded; /* the seed was given */
-	bool stream, include_usage;
+	bool stream;
+	bool include_usage, each_usage; /* at the end of the stream; in each event */
 	bool ignore_eos, return_ids, special;
 	const char *stops[MM_ASK_STOPS_MAX];
 	size_t n_stops;

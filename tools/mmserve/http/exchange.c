@@ -288,7 +288,8 @@ static struct mm_part exchange_part(const struct mm_exchange *x)
 				 .from = x->written,
 				 .to = x->taken,
 				 .offset = x->characters,
-				 .finish = finish_reason(x) };
+				 .finish = finish_reason(x),
+				 .usage = x->ask.each_usage };
 }
 
 static void events_end(struct mm_exchange *x)

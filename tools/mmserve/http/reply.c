@@ -160,7 +160,10 @@ void mm_reply_event(struct mm_buffer *b, const struct mm_reply *reply, const str
 		mm_buffer_string(b, part->text, part->bytes);
 	}
 	choice_tail(b, reply, part);
-	mm_buffer_puts(b, "]}\n\n");
+	mm_buffer_puts(b, part->usage ? "]," : "]");
+	if (part->usage)
+		usage_put(b, reply, part->to);
+	mm_buffer_puts(b, "}\n\n");
 }
 
 void mm_reply_usage(struct mm_buffer *b, const struct mm_reply *reply, uint32_t n)

@@ -33,6 +33,7 @@ struct mm_part {
 	uint32_t from, to;  /* output tokens */
 	size_t offset;      /* characters of text before */
 	const char *finish; /* why the output ended; NULL: it goes on */
+	bool usage;         /* an event has the usage so far */
 };
 
 /* An event of a stream; the first one of a chat says the role besides. */

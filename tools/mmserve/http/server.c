@@ -347,6 +347,8 @@ static int thread_start(struct mm_http *h)
 	r = pthread_create(&h->thread, NULL, server_main, h);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	h->started = !r;
+	if (!r)
+		pthread_setname_np(h->thread, "mmserve-http");
 	return -r;
 }
 
