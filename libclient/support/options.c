@@ -472,7 +472,7 @@ static int help_option(struct options_parser *p, const char *kind)
 	for (size_t i = 0; i < (p->program->file ? 4 : 2); i++) {
 		if (strcmp(kind, kinds[i]) != 0)
 			continue;
-		p->help_kind = MM_OPT_HELP_MAN + i;
+		p->help_kind = (enum mm_opt_help)(MM_OPT_HELP_MAN + i);
 		return 0;
 	}
 	return option_value_refuse(p->error, "--help: '%.64s' is none of: man, bash%s", kind,
