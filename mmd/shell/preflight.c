@@ -172,6 +172,10 @@ static int pool_try(const struct export_head *head, uint32_t i, char *why)
 	struct mm_core *core;
 	int r;
 
+	if (pool->pages > MM_POOL_PAGES_MAX || pool->tag >= MM_DEVICES_MAX) {
+		snprintf(why, MM_TEXT_BYTES, "damaged: a device");
+		return -EBADMSG;
+	}
 	if (!part_fits(head, pool->at, pool->bytes)) {
 		snprintf(why, MM_TEXT_BYTES, "the export is cut off");
 		return -EBADMSG;
@@ -185,29 +189,12 @@ static int pool_try(const struct export_head *head, uint32_t i, char *why)
 	return r;
 }
 
-static int export_try(int fd, char *why)
+int mm_preflight_try(const void *export, size_t bytes, char *why)
 {
-	mm_cleanup(export_unmap) struct export_map map = { 0 };
-	static const struct mm_filter filter = { .threads = false };
-	const struct export_head *head;
-	struct stat st;
-	void *base;
-	int r = 0;
+	const struct export_head *head = export;
+	int r;
 
-	if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(*head)) {
-		snprintf(why, MM_TEXT_BYTES, "there is no export");
-		return -EBADMSG;
-	}
-	base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (base == MAP_FAILED)
-		return -errno;
-	map = (struct export_map){ base, (size_t)st.st_size };
-	head = base;
-	/* From here on it computes, and says what came of it. */
-	r = mm_rights_close(&filter);
-	if (r < 0)
-		return r;
-	if (head->mark != EXPORT_MARK || head->bytes != (uint64_t)st.st_size ||
+	if (bytes < sizeof(*head) || head->mark != EXPORT_MARK || head->bytes != bytes ||
 	    head->n_pools > MM_DEVICES_MAX) {
 		snprintf(why, MM_TEXT_BYTES, "the export is of another format");
 		return -EPROTO;
@@ -216,6 +203,27 @@ static int export_try(int fd, char *why)
 	for (uint32_t i = 0; i < head->n_pools && r == 0; i++)
 		r = pool_try(head, i, why);
 	return r;
+}
+
+static int export_try(int fd, char *why)
+{
+	mm_cleanup(export_unmap) struct export_map map = { 0 };
+	static const struct mm_filter filter = { .threads = false };
+	struct stat st;
+	void *base;
+	int r;
+
+	if (fstat(fd, &st) < 0 || st.st_size <= 0) {
+		snprintf(why, MM_TEXT_BYTES, "there is no export");
+		return -EBADMSG;
+	}
+	base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	map = (struct export_map){ base, (size_t)st.st_size };
+	/* From here on it computes, and says what came of it. */
+	r = mm_rights_close(&filter);
+	return r < 0 ? r : mm_preflight_try(base, (size_t)st.st_size, why);
 }
 
 int mm_preflight_main(int fd, int (*keeper)(int fd, char *why, size_t why_bytes))

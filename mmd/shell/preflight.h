@@ -21,6 +21,9 @@ struct mm_shell;
 /* Makes an export of the cores as they are between two events. Return: an fd; negative errno. */
 int mm_preflight_export(const struct mm_shell *shell);
 
+/* Tries to read an export. @why: MM_TEXT_BYTES, written on failure. Return: 0; negative errno. */
+int mm_preflight_try(const void *export, size_t bytes, char *why);
+
 /**
  * mm_preflight_main() - run the role
  * @fd:     has the export; the next one takes the build, if it is one that can go on, and a

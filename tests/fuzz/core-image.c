@@ -3,8 +3,7 @@
  * Fuzzes the image of a core: a good one in which some bytes are others, or the input itself as an
  * image. What is loaded breaks no invariant.
  *
- * Inputs are lines of text, so that those in corpus/ can be read: "OFFSET NUMBER", in hexadecimal,
- * puts 1 to 8 bytes, as many as the number has digits for.
+ * Inputs are lines of text, so that those in corpus/ can be read: "OFFSET NUMBER" (input_patch()).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,6 @@
 #include "mmd/fields/format.h"
 #include "tests/fuzz/input.h"
 #include "tests/sim/world.h"
-
-#define PATCHES_MAX 64
 
 static struct world world;
 static uint8_t *good, *image;
@@ -51,22 +48,8 @@ static void image_seal(void)
 
 static void image_patch(const uint8_t *data, size_t size_bytes)
 {
-	char text[4096], *at = text;
-
 	memcpy(image, good, good_bytes);
-	size_bytes = MM_MIN(size_bytes, sizeof(text) - 1);
-	memcpy(text, data, size_bytes);
-	text[size_bytes] = '\0';
-	for (int i = 0; i < PATCHES_MAX && *at; i++) {
-		const uint64_t offset = strtoull(at, &at, 16) % good_bytes;
-		const char *digits = at + strspn(at, " ");
-		const uint64_t value = strtoull(digits, &at, 16);
-		const size_t bytes = MM_MIN(MM_MAX((size_t)(at - digits + 1) / 2, 1), 8);
-
-		memcpy(image + offset, &value, MM_MIN(bytes, good_bytes - offset));
-		at += strcspn(at, "\n");
-		at += *at == '\n';
-	}
+	input_patch(data, size_bytes, image, good_bytes);
 	image_seal();
 }
 

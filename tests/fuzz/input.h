@@ -20,7 +20,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
-#define INPUT_PATH_BYTES 32
+#define INPUT_PATH_BYTES  32
+#define INPUT_PATCHES_MAX 64
 
 /* Return: a borrowed fd. @file_bytes is at least @size_bytes; bytes beyond these read as zeros. */
 static inline int input_file(const uint8_t *data, size_t size_bytes, size_t file_bytes)
@@ -67,4 +68,28 @@ static inline const uint8_t *input_bytes(const uint8_t *data, size_t *size_bytes
 	}
 	*size_bytes = bytes;
 	return digits;
+}
+
+/*
+ * Changes @good_bytes by the lines of an input: "OFFSET NUMBER", in hexadecimal, puts 1 to 8 bytes,
+ * as many as the number has digits for.
+ */
+static inline void input_patch(const uint8_t *data, size_t size_bytes, uint8_t *good,
+			       size_t good_bytes)
+{
+	char text[4096], *at = text;
+
+	size_bytes = MM_MIN(size_bytes, sizeof(text) - 1);
+	memcpy(text, data, size_bytes);
+	text[size_bytes] = '\0';
+	for (int i = 0; i < INPUT_PATCHES_MAX && *at; i++) {
+		const uint64_t offset = strtoull(at, &at, 16) % good_bytes;
+		const char *digits = at + strspn(at, " ");
+		const uint64_t value = strtoull(digits, &at, 16);
+		const size_t bytes = MM_MIN(MM_MAX((size_t)(at - digits + 1) / 2, 1), 8);
+
+		memcpy(good + offset, &value, MM_MIN(bytes, good_bytes - offset));
+		at += strcspn(at, "\n");
+		at += *at == '\n';
+	}
 }

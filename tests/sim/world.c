@@ -206,7 +206,7 @@ static void action_note(struct world *w, const struct mm_action *a)
 	w->switched_partly += a->msg.opcode == MM_EV_SWITCH && a->msg.arg[2] & MM_SWITCH_PARTIAL;
 }
 
-static void action_perform(struct world *w, const struct mm_action *a)
+static void world_perform(struct world *w, const struct mm_action *a)
 {
 	struct w_proc *p = w_proc_of(w, a->tenant);
 
@@ -272,7 +272,7 @@ void w_drain(struct world *w)
 		uint32_t kick[MM_ARRAY_SIZE(w->kick)], kill[MM_ARRAY_SIZE(w->kill)];
 
 		while (w_next(w, &a))
-			action_perform(w, &a);
+			world_perform(w, &a);
 		if (w->check_each)
 			w_check(w);
 		memcpy(kick, w->kick, sizeof(kick));
