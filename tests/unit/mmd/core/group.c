@@ -35,6 +35,9 @@ static struct rank rank[RANKS_MAX];
 static struct mm_group group;
 static uint32_t size;
 static uint64_t rng;
+static jmp_buf killed;
+static uint32_t points_left; /* until the group's process is killed; 0: it is not */
+static uint64_t deaths;
 
 static uint32_t below(uint32_t n)
 {
@@ -44,26 +47,42 @@ static uint32_t below(uint32_t n)
 
 /* ---- what the shell does ---- */
 
-static void event_take(void *context, uint32_t k, const struct mm_msg *msg)
+/* Its process may be killed before and behind all that it has done outside of the group. */
+static void point_pass(void)
+{
+	if (!points_left || --points_left)
+		return;
+	deaths++;
+	longjmp(killed, 1);
+}
+
+static void event_take(uint32_t k, const struct mm_msg *msg)
 {
 	uint32_t chunk = (uint32_t)msg->arg[0];
 
-	(void)context;
 	if (msg->opcode == MM_EV_GROUP_READY) {
 		assert_int_equal(msg->arg[0], size);
 		rank[k].ready++;
 	} else if (msg->opcode == MM_EV_GROUP_USABLE) {
-		assert_true(rank[k].mapped[chunk] && !rank[k].usable[chunk]);
+		assert_true(rank[k].mapped[chunk] && (deaths || !rank[k].usable[chunk]));
 		rank[k].usable[chunk] = true;
 	} else if (msg->opcode == MM_EV_GROUP_DROP) {
 		/* No chunk that the engine knows of is taken away from under it. */
-		assert_false(rank[k].usable[chunk] || rank[k].drop_due[chunk]);
+		assert_false(rank[k].usable[chunk] || (rank[k].drop_due[chunk] && !deaths));
+		rank[k].drops += !rank[k].drop_due[chunk];
 		rank[k].drop_due[chunk] = true;
-		rank[k].drops++;
 	} else {
 		assert_int_equal(msg->opcode, MM_EV_GROUP_LEFT);
 		rank[k].left++;
 	}
+}
+
+static void event_send(void *context, uint32_t k, const struct mm_msg *msg)
+{
+	(void)context;
+	point_pass();
+	event_take(k, msg);
+	point_pass();
 }
 
 static int rank_begin(void *context, uint32_t k)
@@ -76,20 +95,33 @@ static void rank_order_give(void *context, uint32_t k, uint64_t now_ns,
 			    const struct mm_core_rank *order)
 {
 	(void)context;
+	point_pass();
 	mm_core_rank_order(world[k].core, now_ns, rank[k].p->tenant, order);
 	w_drain(&world[k]);
+	point_pass();
 }
 
 static const struct mm_group_calls calls = {
-	.send = event_take,
+	.send = event_send,
 	.begin = rank_begin,
 	.order = rank_order_give,
 };
 
+/* Another process goes on with it. */
 static void settle(void)
 {
+	if (setjmp(killed))
+		mm_group_resume(&group, &calls, NULL);
 	for (uint32_t i = 0; mm_group_settle(&group, world[0].now_ns); i++)
 		assert_true(i < 100);
+}
+
+/* A report that was not handled to its end is handled again. */
+static void mapped_report(uint32_t k, uint32_t chunk)
+{
+	if (setjmp(killed))
+		mm_group_resume(&group, &calls, NULL);
+	assert_int_equal(mm_group_on_mapped(&group, k, chunk), 0);
 }
 
 static struct mm_core_kv kv_of(uint32_t k)
@@ -126,7 +158,7 @@ static void rank_work(uint32_t k)
 			continue;
 		if (!r->mapped[i]) {
 			r->mapped[i] = true;
-			assert_int_equal(mm_group_on_mapped(&group, k, i), 0);
+			mapped_report(k, i);
 			settle();
 		}
 		if (r->drop_due[i] || r->free_due[i])
@@ -257,7 +289,7 @@ static int teardown(void **state)
 	(void)state;
 	for (uint32_t k = 0; k < size; k++)
 		w_done(&world[k]);
-	size = 0;
+	size = points_left = 0;
 	return 0;
 }
 
@@ -479,10 +511,13 @@ static void act(void)
 	settle();
 }
 
-static void history(uint64_t seed, uint64_t *ret_drops, uint64_t *ret_grants)
+/* @dies: one in so many acts has a point at which the process is killed; 0: none. */
+static void history(uint64_t seed, uint32_t dies, uint64_t *ret_drops, uint64_t *ret_grants)
 {
 	all_begin(2 + (uint32_t)(seed % 3), seed);
 	for (uint32_t i = 0; i < 1500; i++) {
+		if (dies && !points_left && below(dies) == 0)
+			points_left = 1 + below(8);
 		act();
 		laws_check();
 	}
@@ -512,10 +547,47 @@ static void histories(void **state)
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= 60; seed++)
-		history(seed, &drops, &grants);
+		history(seed, 0, &drops, &grants);
 	/* They happened. */
 	assert_true(drops > 50);
 	assert_true(grants > 5000);
+}
+
+/* The laws hold while process after process is killed, and all get what they want in the end. */
+static void histories_with_deaths(void **state)
+{
+	uint64_t drops = 0, grants = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 60; seed++)
+		history(seed, 4, &drops, &grants);
+	assert_true(drops > 50);
+	assert_true(grants > 5000);
+	assert_true(deaths > 1000);
+}
+
+/* A process was killed while a rank joined: it joins again. */
+static void a_rank_that_was_joining(void **state)
+{
+	const uint32_t pages[RANKS_MAX] = { PAGES, PAGES, PAGES };
+
+	(void)state;
+	ranks_begin(3, 7, pages);
+	for (uint32_t k = 0; k < size; k++)
+		assert_int_equal(mm_group_add(&group, k, world[k].core, rank[k].p->tenant), 0);
+	assert_true(group.complete);
+	group.rank[1].core = NULL; /* the book does not have it yet */
+	mm_group_resume(&group, &calls, NULL);
+	assert_int_equal(group.joined, 2);
+	assert_false(group.complete || group.over);
+	assert_int_equal(mm_group_add(&group, 1, world[1].core, rank[1].p->tenant), 0);
+	assert_true(group.complete);
+	assert_int_equal(group.joined, 3);
+	mm_group_remove(&group, world[2].now_ns, 2);
+	assert_true(group.over);
+	mm_group_resume(&group, &calls, NULL);
+	assert_true(group.over);
+	assert_int_equal(mm_group_add(&group, 2, world[2].core, rank[2].p->tenant), -EEXIST);
 }
 
 int main(void)
@@ -528,6 +600,8 @@ int main(void)
 		cmocka_unit_test_teardown(who_may_join, teardown),
 		cmocka_unit_test_teardown(nothing_is_granted_after_one_has_left, teardown),
 		cmocka_unit_test_teardown(histories, teardown),
+		cmocka_unit_test_teardown(histories_with_deaths, teardown),
+		cmocka_unit_test_teardown(a_rank_that_was_joining, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
