@@ -60,7 +60,7 @@ struct mm_book_head {
 	uint64_t death_seq;  /* the event */
 	uint64_t death_done; /* actions that had been performed */
 	uint32_t death_pool;
-	uint32_t reserved0;
+	uint32_t unfit;       /* the tenant of the last event that was left out + 1; 0: none */
 	uint64_t leave_by_ns; /* tenants have to leave by then, CLOCK_MONOTONIC; 0: they may stay */
 	uint64_t reserved[(MM_BOOK_HEAD_BYTES - 176) / 8];
 };

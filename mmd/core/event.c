@@ -47,6 +47,27 @@ const char *mm_event_name(enum mm_event_kind kind)
 	return (uint32_t)kind < MM_EVENT_KINDS ? event_names[kind] : "?";
 }
 
+bool mm_event_is_of_tenant(enum mm_event_kind kind)
+{
+	switch (kind) {
+	case MM_EVENT_NONE:
+	case MM_EVENT_TICK:
+	case MM_EVENT_RESTARTED:
+	case MM_EVENT_XFER_UP:
+	case MM_EVENT_XFER_DOWN:
+	case MM_EVENT_XFER_FAULT:
+	case MM_EVENT_JOB_DONE:
+	case MM_EVENT_MEMORY_ERROR:
+	case MM_EVENT_JOIN:
+	case MM_EVENT_ACCOUNT_ADD:
+	case MM_EVENT_QUOTA_SET:
+	case MM_EVENT_PAGE_UNHELD:
+		return false;
+	default:
+		return true;
+	}
+}
+
 /* ---- the call ---- */
 
 /* Calls the functions for xfer, the device, the operator, and time. */

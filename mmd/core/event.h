@@ -122,5 +122,8 @@ size_t mm_event_pack(const struct mm_event *event, void *to);
 int mm_event_unpack(const void *from, size_t bytes, struct mm_tenant_stats *stats,
 		    struct mm_event *ret_event);
 
+/* Whether events of this kind are about a tenant that there is. */
+bool mm_event_is_of_tenant(enum mm_event_kind kind);
+
 /* Returns the kind's name, for reports; "?" for no kind. */
 const char *mm_event_name(enum mm_event_kind kind);

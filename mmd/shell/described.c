@@ -35,7 +35,7 @@ MM_FIELDS_DEFINE(mm_book_parts_fields, struct mm_book_parts, NOT(layout), NOT(sc
 MM_FIELDS_DEFINE(mm_book_head_fields, struct mm_book_head, NOT(magic), NOT(format), NOT(state),
 		 ONE(generation), NOT(bytes), NOT(n_pools), NOT(n_sessions), NOT(parts),
 		 ONE(beat_ns), ONE(sleeping), ONE(ready), ONE(started_ns), ONE(busy), ONE(deaths),
-		 ONE(death_seq), ONE(death_done), ONE(death_pool), ONE(reserved0), ONE(leave_by_ns),
+		 ONE(death_seq), ONE(death_done), ONE(death_pool), ONE(unfit), ONE(leave_by_ns),
 		 NOT(reserved));
 #undef OF
 

@@ -84,8 +84,9 @@ static int journal_open(struct mm_pool *pool)
 			       MM_KEPT_JOURNAL_BYTES, &pool->journal);
 }
 
-uint32_t mm_pool_leave_out(struct mm_pool *pool)
+void mm_pool_leave_out(struct mm_pool *pool)
 {
+	struct mm_book_head *head = &pool->shell->kept.front->head;
 	struct mm_journal_record record = { 0 };
 	struct mm_tenant_stats stats;
 	struct mm_event event = { 0 };
@@ -93,20 +94,23 @@ uint32_t mm_pool_leave_out(struct mm_pool *pool)
 	bool any = false;
 
 	if (journal_open(pool) < 0)
-		return MM_NO_TENANT;
+		return;
 	while (mm_journal_next(&pool->journal, &at, &record, &stats, &event) == 0)
 		any = true;
 	if (!any)
-		return MM_NO_TENANT;
+		return;
 	mm_log(MM_LOG_ERROR, "event.left_out",
 	       "device=%" PRIu64 " event=%s seq=%" PRIu64 " tenant=%u actions=%" PRIu64,
 	       pool->ordinal, mm_event_name(event.kind), record.seq, event.tenant,
 	       pool->kept->performed - record.performed);
+	/* If a core dies here, the next ones may have to die of the event twice again. */
+	if (mm_event_is_of_tenant(event.kind))
+		mm_kept_publish(&head->unfit, event.tenant + 1);
+	mm_kept_publish(&head->deaths, 0u);
 	if (pool->kept->performed == record.performed)
 		(void)mm_journal_skip(&pool->journal, record.seq);
 	else
 		pool->kept->performed++;
-	return event.tenant;
 }
 
 static int journal_repeat(struct mm_pool *pool, const struct mm_image_kept *image)

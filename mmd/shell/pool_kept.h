@@ -40,10 +40,10 @@ void mm_pool_keep_due(struct mm_pool *pool);
 
 /*
  * Leaves out what a core has died of: the last event in the journal, if none of its actions was
- * performed, else the action that was being performed. Return: the tenant that is concerned;
- * MM_NO_TENANT.
+ * performed, else the action that was being performed. The head of the book has the tenant that is
+ * concerned then, if there is one.
  */
-uint32_t mm_pool_leave_out(struct mm_pool *pool);
+void mm_pool_leave_out(struct mm_pool *pool);
 
 /**
  * mm_pool_restore() - make the core that a process which died has left

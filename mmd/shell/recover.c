@@ -136,16 +136,16 @@ static void connections_accept(struct mm_shell *shell)
 
 /*
  * Counts the deaths at one place of one event, and has what core died of twice left out. The count
- * stands in the book before that event is repeated. Return: the tenant of such an event.
+ * stands in the book before that event is repeated.
  */
-static uint32_t faults_count(struct mm_shell *shell)
+static void faults_count(struct mm_shell *shell)
 {
 	struct mm_book_head *head = &shell->kept.front->head;
 	const uint32_t index = head->busy - 1;
 	const struct mm_pool_kept *pool;
 
 	if (!shell->held.fault || !head->busy || index >= shell->n_pools)
-		return MM_NO_TENANT;
+		return;
 	pool = shell->pool[index].kept;
 	if (head->death_pool == index && head->death_seq == pool->seq &&
 	    head->death_done == pool->performed) {
@@ -156,18 +156,20 @@ static uint32_t faults_count(struct mm_shell *shell)
 		head->death_done = pool->performed;
 		head->deaths = 1;
 	}
-	if (head->deaths < DEATHS_MAX)
-		return MM_NO_TENANT;
-	head->deaths = 0;
-	return mm_pool_leave_out(&shell->pool[index]);
+	if (head->deaths >= DEATHS_MAX)
+		mm_pool_leave_out(&shell->pool[index]);
 }
 
-static void tenant_end(struct mm_shell *shell, uint32_t tenant)
+/* Ends the tenant of an event that was left out, unless a core before has ended it. */
+static void unfit_end(struct mm_shell *shell)
 {
-	struct mm_session *s = tenant == MM_NO_TENANT ? NULL : mm_session_find(shell, tenant);
+	struct mm_book_head *head = &shell->kept.front->head;
+	struct mm_session *s = head->unfit ? mm_session_find(shell, head->unfit - 1) : NULL;
 
-	if (s)
+	if (s && s->state == MM_SESSION_OPEN)
 		mm_session_end(s, "mmd has died twice of something that it asked for");
+	else
+		mm_kept_publish(&head->unfit, 0u);
 }
 
 /*
@@ -219,11 +221,10 @@ int mm_recover(struct mm_shell *shell)
 {
 	struct mm_book_head *head = &shell->kept.front->head;
 	uint64_t began_ns = mm_now_ns();
-	uint32_t unfit;
 	size_t dropped;
 	int r;
 
-	unfit = faults_count(shell);
+	faults_count(shell);
 	head->generation++;
 	shell->ready = head->ready;
 	shell->started_ns = head->started_ns;
@@ -239,7 +240,7 @@ int mm_recover(struct mm_shell *shell)
 		r = workers_resume(shell);
 	if (r < 0)
 		return r;
-	tenant_end(shell, unfit);
+	unfit_end(shell);
 	events_finish(shell);
 	mm_kept_publish(&head->busy, 0u);
 	r = mm_groups_resume(shell);

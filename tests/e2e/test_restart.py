@@ -11,8 +11,12 @@ import re
 import signal
 import time
 
-from daemon import role_of
-from programs import LONG, SANITIZE, wait_until
+import pytest
+
+import abi
+import wire
+from daemon import Daemon, role_of
+from programs import BUILD, LONG, SANITIZE, wait_until
 from test_chaos import Bystander, cycle_plans
 from test_groups import ranks, ranks_of, steps_of  # pylint: disable=unused-import # ranks is a fixture
 
@@ -156,6 +160,37 @@ def test_fault_of_core_ends_mmd_at_last(start):
     assert d.process.returncode == 1
     assert "core ended by its own fault" in d.log.read_text()
     d.process = None
+
+
+class Poisoned(Daemon):
+    """A build whose core dies of certain requests."""
+
+    def args(self):
+        return [str(BUILD / "tests" / "mmd-poisoned"), *super().args()[1:]]
+
+
+POISON = 0x666  # tests/e2e/poison.c
+
+
+@pytest.mark.parametrize("chunks, mark", [(POISON, 0), (1, POISON)], ids=["event", "action"])
+def test_poison_is_left_out(start, chunks, mark):
+    """What core dies of twice is not done a third time, and who asked for it is ended; others are served on."""
+    d = start(kind=Poisoned, pool="4M", page="16K")
+    with wire.Raw(d).greet() as first, wire.Raw(d).greet() as bad, wire.Raw(d).greet() as other:
+        assert first.tenant_id == 0  # of a kind of event that is of no tenant, it would be taken for the culprit
+        bad.push(abi.MM_OP_KV_DECLARE, (16384, 1, 8, 0), user_data=mark)
+        bad.push(abi.MM_OP_KV_WANT, (chunks,))
+        assert bad.ended()
+        await_core(d)
+        log = d.log.read_text()
+        assert log.count("event=event.left_out") == 1 and f"tenant={bad.tenant_id} " in log, log
+        assert len(re.findall("core.died status=0x6", log)) == 2
+        for t in (first, other):
+            t.push(abi.MM_OP_KV_DECLARE, (16384, 1, 8, 0))
+            assert t.pop()["result"] == 0
+        kill_core(d)
+        await_core(d)
+        assert sorted(t["tenant"] for t in d.tenants()) == [first.tenant_id, other.tenant_id]
 
 
 def test_groups(start, ranks, rng):  # pylint: disable=redefined-outer-name
