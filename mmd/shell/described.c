@@ -64,7 +64,7 @@ MM_FIELDS_DEFINE(mm_device_fields, struct mm_device, ONE(page_bytes), ONE(total_
 
 #define OF mm_told_kept
 MM_FIELDS_DEFINE(mm_told_kept_fields, struct mm_told_kept, ONE(pages), ONE(reserved), ALL(tenant),
-		 ALL(swap), ALL(store));
+		 ALL(swap), ALL(store), ONE(sending));
 #undef OF
 
 #define OF mm_pushed_job

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/shell/dir.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -134,6 +135,7 @@ const char *mm_dir_check(int fd, const struct mm_store *store, struct mm_core_gr
 	struct mm_dir dir;
 	const char *wrong;
 
+	errno = 0;
 	if (store->bytes < sizeof(dir) || !read_at(fd, 0, &dir, sizeof(dir)))
 		return "directory cannot be read";
 	wrong = head_check(&dir, store);

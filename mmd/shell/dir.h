@@ -25,7 +25,7 @@ struct mm_store;
  * @ret_n:      number of @ret_groups
  * @ret_tensor_bytes: of all tensors, without padding; for display only
  *
- * Return: NULL; else the fault, a static string.
+ * Return: NULL; else the fault, a static string, and errno is ENOMEM if it is mmd's own.
  */
 const char *mm_dir_check(int fd, const struct mm_store *store, struct mm_core_group **ret_groups,
 			 uint32_t *ret_n, uint64_t *ret_tensor_bytes);

@@ -635,12 +635,13 @@ static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
 
 static int load_seal(struct mm_load *load)
 {
-	const char *wrong = mm_store_seal(load->shell, load->store);
+	int error;
+	const char *wrong = mm_store_seal(load->shell, load->store, &error);
 
 	if (!wrong)
 		return 0;
 	mm_log(MM_LOG_ERROR, "load.invalid", "load=%" PRIu64 " reason=\"%s\"", load->id, wrong);
-	return -EBADMSG;
+	return error;
 }
 
 /* The store is a tenant's model now, and can be found by its key. */

@@ -253,18 +253,28 @@ static bool store_keep_open_for_xfer(struct mm_store *store)
 	return true;
 }
 
-const char *mm_store_seal(struct mm_shell *shell, struct mm_store *store)
+/* For the tenant: mmd's own lack of memory, or what the load did. */
+static int fault_error(int error)
+{
+	return error == ENOMEM ? -ENOMEM : -EBADMSG;
+}
+
+const char *mm_store_seal(struct mm_shell *shell, struct mm_store *store, int *ret_error)
 {
 	const char *wrong;
 
 	if (!(store->open_for_xfer && store_keep_open_for_xfer(store)) &&
-	    fcntl(store->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+	    fcntl(store->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0) {
+		*ret_error = fault_error(errno);
 		return "store cannot be sealed";
+	}
 	wrong = mm_dir_check(store->fd, store, &store->groups, &store->n_groups,
 			     &store->tensor_bytes);
+	*ret_error = fault_error(errno);
 	if (wrong)
 		return wrong;
-	if (store_keep(shell, store) < 0)
+	*ret_error = store_keep(shell, store);
+	if (*ret_error < 0)
 		return "keeper does not take the store";
 	store->ready = true;
 	for (uint32_t i = 0; i < shell->n_pools; i++)

@@ -149,6 +149,7 @@ int mm_store_open_again(int fd, int flags);
 
 /*
  * Seals and checks a store whose load was reaped: nobody can write to it afterwards, so the result
- * of the check stays true. Return: NULL; else the fault, a static string.
+ * of the check stays true. Return: NULL; else what is wrong, a static string, and *ret_error:
+ * -EBADMSG it is the load's fault; -ENOMEM, -EIO mmd lacks something.
  */
-const char *mm_store_seal(struct mm_shell *shell, struct mm_store *store);
+const char *mm_store_seal(struct mm_shell *shell, struct mm_store *store, int *ret_error);

@@ -27,6 +27,8 @@ struct mm_told_kept {
 	uint64_t tenant[MM_TOLD_TENANTS]; /* ids + 1, in no order; 0: none */
 	uint64_t swap[MM_TOLD_TENANTS];   /* likewise, of the tenants */
 	uint64_t store[MM_TOLD_STORES];   /* likewise */
+	/* The id of a store that is being sent + 1: xfer may have it and it may not be noted. */
+	uint64_t sending;
 };
 
 bool mm_told_has(const struct mm_told_kept *told, enum mm_told_kind kind, uint64_t id);

@@ -121,13 +121,18 @@ static bool store_is_dropping(const struct mm_pushed_kept *pushed, uint64_t stor
 	return false;
 }
 
-/* Stores that xfer has and that there are no more. */
+/* Stores that xfer has, or may have, and that there are no more. */
 static void stores_drop_gone(struct mm_pool *pool)
 {
-	const struct mm_worker_kept *kept = pool->worker.kept;
+	struct mm_worker_kept *kept = pool->worker.kept;
 	size_t at = 0;
 	uint64_t id;
 
+	/* One that there is was queued, and is sent again. */
+	if (kept->told.sending && !mm_store_find(pool->shell, kept->told.sending - 1) &&
+	    mm_told_has_room(&kept->told, MM_TOLD_STORE))
+		mm_told_add(&kept->told, MM_TOLD_STORE, kept->told.sending - 1);
+	mm_kept_publish(&kept->told.sending, (uint64_t)0);
 	while (mm_told_next(&kept->told, MM_TOLD_STORE, &at, &id))
 		if (!mm_store_find(pool->shell, id) && !store_is_dropping(&kept->pushed, id))
 			mm_worker_store_drop(pool, id);

@@ -170,18 +170,23 @@ static int swap_send(struct mm_pool *pool, uint32_t tenant)
 static int store_send(struct mm_pool *pool, uint64_t id)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC, .kind = MM_X_STORE, .id = id, .count = 1 };
+	struct mm_told_kept *told = &pool->worker.kept->told;
 	const struct mm_store *store = mm_store_find(pool->shell, id);
+	int r;
 
 	if (!store)
 		return 0;
+	mm_kept_publish(&told->sending, id + 1);
 	msg.bytes = store->bytes;
 	msg.flags = store->on_disk ? MM_X_F_DISK : 0;
-	return told_note(pool, MM_TOLD_STORE, id,
-			 mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
-				      store->on_disk        ? &store->disk_fd
-				      : store->xfer_fd >= 0 ? &store->xfer_fd
-							    : &store->fd,
-				      1));
+	r = told_note(pool, MM_TOLD_STORE, id,
+		      mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
+				   store->on_disk        ? &store->disk_fd
+				   : store->xfer_fd >= 0 ? &store->xfer_fd
+							 : &store->fd,
+				   1));
+	mm_kept_publish(&told->sending, (uint64_t)0);
+	return r;
 }
 
 /* Sends what xfer was not told of yet. Return: 0; -ENOBUFS: something must go first. */
