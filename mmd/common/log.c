@@ -32,6 +32,11 @@ void mm_log_init(const char *role, enum mm_log_level level)
 	log_has_prefix = getenv(JOURNAL_VARIABLE) != NULL;
 }
 
+const char *mm_log_role(void)
+{
+	return log_role;
+}
+
 void mm_log_find_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");

@@ -32,6 +32,9 @@ enum mm_log_level { MM_LOG_ERROR, MM_LOG_WARN, MM_LOG_INFO, MM_LOG_DEBUG, MM_LOG
  */
 void mm_log_init(const char *role, enum mm_log_level level);
 
+/* As mm_log_init() has set it. */
+const char *mm_log_role(void);
+
 /* Finds out, in the first process of mmd, before mm_log_init(), whether stderr is the journal's. */
 void mm_log_find_journal(void);
 

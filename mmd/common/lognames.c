@@ -19,6 +19,12 @@ const struct mm_logname mm_lognames[] = {
 	  .keys = "account device key asked set",
 	  .meaning = "a limit of an account is not as asked for: it was cut to the pool, "
 		"or to whole pages" },
+	{ .name = "audit.dropped",
+	  .levels = "warn",
+	  .keys = "records",
+	  .meaning = "so many records of the audit log found no room, because nobody "
+		"wrote or read it",
+	  .audited = true },
 	{ .name = "book.converted",
 	  .levels = "info",
 	  .keys = "bytes",
@@ -205,7 +211,8 @@ const struct mm_logname mm_lognames[] = {
 	  .levels = "warn",
 	  .keys = "others lines uid account",
 	  .meaning = "so many lines that an account, or a user, has provoked were left "
-		"out since this was last logged" },
+		"out since this was last logged",
+	  .audited = true },
 	{ .name = "loop.failed",
 	  .levels = "error",
 	  .keys = "error",
@@ -352,6 +359,15 @@ const struct mm_logname mm_lognames[] = {
 	  .keys = "tenant name pid reason",
 	  .meaning = "a process is killed that kept pages beyond the deadline",
 	  .audited = true },
+	{ .name = "tenant.memory",
+	  .levels = "debug",
+	  .keys = "tenant name account uid device granted_bytes released_bytes "
+		"layers_lent layers_returned held_bytes kv_bytes wanted_bytes "
+		"reason",
+	  .meaning = "what a tenant was granted and gave back within a second, or "
+		"longer, in chunks of KV memory and in layers, what it holds then, "
+		"and why it has so many layers",
+	  .audited = true },
 	{ .name = "tenant.overdue",
 	  .levels = "error",
 	  .keys = "tenant name pid reason",
@@ -391,6 +407,12 @@ const struct mm_logname mm_lognames[] = {
 	  .keys = "tenant name error reason",
 	  .meaning = "a layer of a tenant cannot be read from disk, and its connection "
 		"ends" },
+	{ .name = "trail.anew",
+	  .levels = "warn",
+	  .keys = "reason",
+	  .meaning = "the events of before are lost: another build of core keeps them in "
+		"another layout",
+	  .audited = true },
 	{ .name = "upgrade.checked",
 	  .levels = "info, warn",
 	  .keys = "result text",

@@ -208,6 +208,7 @@ enum mm_held_kind {
 	MM_HELD_GROUP, /* id: the group */
 	MM_HELD_OUTFD, /* an fd that waits to be sent to a tenant; id: a serial number of core */
 	MM_HELD_VIEW,  /* an observer's connection; id: serial number that keeper gave to it */
+	MM_HELD_TRAIL, /* the ring of what has happened (shell/trail.h) */
 	MM_HELD_KINDS,
 };
 

@@ -35,6 +35,7 @@
 #define MM_CONFIG_FILES_MAX       33 /* the main file, and drop-ins */
 /* The file that root's mmd reads without --config, if there is one. */
 #define MM_CONFIG_FILE_DEFAULT "/etc/mmd/mmd.conf"
+#define MM_CONFIG_AUDIT_BYTES  256
 #define MM_VIEW_GROUP          "mmd-view"
 #define MM_NUMA_BY_DEVICE      UINT64_MAX
 
@@ -100,8 +101,9 @@ struct mm_config {
 	uint64_t discard_fds; /* 1: passed fds are discarded, not refused by the kernel */
 	uint64_t sandbox;     /* enum mm_sandbox */
 	uint64_t log_level;   /* enum mm_log_level */
-	uint64_t role;        /* 0 = keeper, else enum mm_role */
-	bool check_only;      /* the settings are checked, and nothing is started */
+	char audit[MM_CONFIG_AUDIT_BYTES]; /* "off", "stderr" or a path; "" = off */
+	uint64_t role;                     /* 0 = keeper, else enum mm_role */
+	bool check_only;                   /* the settings are checked, and nothing is started */
 	struct mm_config_sources sources;
 };
 

@@ -34,6 +34,8 @@ void mm_explain_device(const struct mm_explain *e, struct mm_sentences *ret_text
 void mm_explain_tenant(const struct mm_explain_row *row, struct mm_sentences *ret_text);
 /* Returns whether it lacks KV cache now, or lacked it most of the time of late. */
 bool mm_explain_lacks(const struct mm_core_why *why);
+/* Returns the word for why a tenant has as many layers as it has; "none": nothing was decided. */
+const char *mm_explain_reason(const struct mm_core_why *why);
 /* Returns why the device is in its mode, in one sentence. */
 const char *mm_explain_mode(const struct mm_core_why_device *device, char to[MM_SENTENCE_BYTES]);
 

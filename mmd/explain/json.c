@@ -36,6 +36,11 @@ static const char *const why_names[MM_WHYS] = {
 	[MM_WHY_MODEL_WAITS] = "model_waits",
 };
 
+const char *mm_explain_reason(const struct mm_core_why *why)
+{
+	return why->decided ? why_names[why->why] : "none";
+}
+
 static const char *const first_names[] = {
 	[MM_FIRST_HOLDER] = "holder",     [MM_FIRST_ENTITLED] = "entitled",
 	[MM_FIRST_COMPUTES] = "computes", [MM_FIRST_NEXT] = "next",

@@ -13,6 +13,7 @@
 #include "libclient/support/clock.h"
 #include "mmd/shell/methods.h"
 #include "mmd/shell/shell.h"
+#include "mmd/shell/trail_show.h"
 
 #define DENIED_BYTES 128
 /* A wake-up of the loop serves an observer once: that it takes long is paid for afterwards. */
@@ -129,11 +130,26 @@ static int client_line_answer(struct mm_admin_client *c, const char *line, size_
 		rpc.batch_max = MM_VIEW_BATCH_MAX;
 	}
 	c->shell->admin.observed = c->conn != 0;
+	c->shell->admin.asking = c;
 	r = mm_rpc_line(&rpc, line, bytes, &reply);
 	c->shell->admin.observed = false;
+	c->shell->admin.asking = NULL;
 	if (r == 0 && reply)
 		r = client_out_append(c, reply);
 	return r;
+}
+
+void mm_admin_follow(struct mm_shell *shell, uint64_t next)
+{
+	shell->admin.asking->follow = next;
+}
+
+static int client_events_append(struct mm_admin_client *c)
+{
+	mm_cleanup(mm_free_ptr) char *lines = NULL;
+	int r = mm_trail_lines(&c->shell->trail, &c->follow, &lines);
+
+	return r == 0 && lines ? client_out_append(c, lines) : r;
 }
 
 /* Answers the first line, if it is there to its end. Return: 0; negative errno. */
@@ -144,7 +160,7 @@ static int client_next_answer(struct mm_admin_client *c)
 	int r;
 
 	if (!end)
-		return 0;
+		return client_events_append(c);
 	bytes = (size_t)(end - c->in);
 	r = client_line_answer(c, c->in, bytes);
 	c->in_bytes -= bytes + 1;
@@ -152,19 +168,24 @@ static int client_next_answer(struct mm_admin_client *c)
 	return r;
 }
 
+static bool client_has_events(const struct mm_admin_client *c)
+{
+	return c->follow && c->follow < mm_trail_next(&c->shell->trail);
+}
+
 /*
- * Says when the client's next line is answered. Return: 0; -EMSGSIZE: its line is longer than any
- * may be.
+ * Says when the client's next line is answered, or it gets the next events. Return: 0; -EMSGSIZE:
+ * its line is longer than any may be.
  */
 static int client_schedule(struct mm_admin_client *c, uint64_t now_ns)
 {
-	const bool whole = memchr(c->in, '\n', c->in_bytes);
+	const bool whole = memchr(c->in, '\n', c->in_bytes), more = client_has_events(c);
 	const struct mm_pace *pace;
 
 	c->at_ns = UINT64_MAX;
-	if (!whole)
-		return c->in_bytes == MM_ADMIN_LINE ? -EMSGSIZE : 0;
-	if (c->out)
+	if (!whole && c->in_bytes == MM_ADMIN_LINE)
+		return -EMSGSIZE;
+	if ((!whole && !more) || c->out)
 		return 0;
 	c->at_ns = now_ns;
 	if (!c->conn)
@@ -186,6 +207,7 @@ static void client_settle(struct mm_admin_client *c, int r)
 		client_close(c);
 		return;
 	}
+	/* A client that follows may go, or ask for more, at any time. */
 	mm_loop_want(&c->shell->loop, &c->source,
 		     c->out                   ? EPOLLOUT
 		     : c->at_ns == UINT64_MAX ? EPOLLIN
@@ -215,8 +237,12 @@ static void client_serve(struct mm_admin_client *c)
 void mm_admin_service(struct mm_shell *shell, uint64_t now_ns)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(shell->admin.client); i++) {
-		if (shell->admin.client[i].at_ns <= now_ns)
-			client_serve(&shell->admin.client[i]);
+		struct mm_admin_client *c = &shell->admin.client[i];
+
+		if (c->at_ns == UINT64_MAX && !c->out && client_has_events(c))
+			client_settle(c, 0);
+		if (c->at_ns <= now_ns)
+			client_serve(c);
 	}
 }
 
@@ -224,8 +250,13 @@ uint64_t mm_admin_deadline(const struct mm_shell *shell)
 {
 	uint64_t at = UINT64_MAX;
 
-	for (size_t i = 0; i < MM_ARRAY_SIZE(shell->admin.client); i++)
-		at = MM_MIN(at, shell->admin.client[i].at_ns);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(shell->admin.client); i++) {
+		const struct mm_admin_client *c = &shell->admin.client[i];
+
+		at = MM_MIN(at, c->at_ns);
+		if (c->at_ns == UINT64_MAX && !c->out && client_has_events(c))
+			at = 0;
+	}
 	return at;
 }
 

@@ -51,14 +51,16 @@ struct mm_admin_client {
 	size_t in_bytes;
 	char *out;
 	size_t out_bytes, out_at;
-	uint64_t at_ns; /* when the next line is answered; UINT64_MAX: there is none, or not yet */
+	uint64_t follow; /* number of the first event that it was not sent; 0: it follows none */
+	uint64_t at_ns;  /* when the next line is answered; UINT64_MAX: there is none, or not yet */
 };
 
 struct mm_admin {
 	struct mm_admin_client client[MM_ADMIN_CLIENTS + MM_VIEW_CLIENTS]; /* observers' last */
-	struct mm_pace_users views; /* what observers have spent, by user */
-	size_t view_out_bytes;      /* of answers that observers have not read */
-	bool observed;              /* the request that is being answered is an observer's */
+	struct mm_pace_users views;     /* what observers have spent, by user */
+	size_t view_out_bytes;          /* of answers that observers have not read */
+	bool observed;                  /* the request that is being answered is an observer's */
+	struct mm_admin_client *asking; /* whose that is; NULL: none is */
 };
 
 void mm_admin_init(struct mm_shell *shell);
@@ -69,6 +71,9 @@ void mm_admin_done(struct mm_shell *shell);
  * keeper; 0: it is an administrator's.
  */
 void mm_admin_accept(struct mm_shell *shell, int fd, uint64_t conn);
+
+/* Sends all events from the number @next on, as they come, to the client that is being answered. */
+void mm_admin_follow(struct mm_shell *shell, uint64_t next);
 
 /* Answers a line of each client that has one and may be served now. */
 void mm_admin_service(struct mm_shell *shell, uint64_t now_ns);

@@ -16,6 +16,7 @@
 #include "mmd/shell/shell.h"
 #include "mmd/shell/steer.h"
 #include "mmd/shell/swap.h"
+#include "mmd/shell/trail_show.h"
 
 #define SCHEMA 1
 
@@ -761,6 +762,7 @@ const struct mm_rpc_method mm_admin_methods[] = {
 	{ "doctor", MM_RPC_VIEWS, mm_doctor_show },
 	{ "upgrade", MM_RPC_CHANGES, mm_upgrade_begin },
 	{ "upgrade.show", MM_RPC_VIEWS, mm_upgrade_show },
+	{ "events", MM_RPC_VIEWS, mm_trail_show },
 	{ "shutdown", MM_RPC_CHANGES, mm_leave_method },
 	{ "revoke", MM_RPC_CHANGES, mm_steer_revoke },
 	{ "drain", MM_RPC_CHANGES, mm_steer_drain },

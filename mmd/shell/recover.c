@@ -257,6 +257,7 @@ int mm_recover(struct mm_shell *shell)
 	dropped = names_drop(shell);
 	connections_accept(shell);
 	dropped += mm_held_drop_rest(&shell->held);
+	mm_trail_resumed(shell);
 	mm_shell_send_keeper(shell, MM_K_RESUMED, MM_ROLE_CORE, 0);
 	mm_log(MM_LOG_INFO, "core.resumed",
 	       "generation=%u away_us=%" PRIu64 " took_us=%" PRIu64 " dropped=%zu",

@@ -502,6 +502,7 @@ static void session_close(struct mm_session *s)
 		session_free(s);
 		return;
 	}
+	mm_trail_session(s);
 	mm_session_log(s, MM_LOG_INFO, "tenant.closed", "tenant=%u name=%s reason=\"%s\"", tenant,
 		       s->name, s->ending);
 	reason_send(s, s->ending);

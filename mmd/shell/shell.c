@@ -258,6 +258,7 @@ static void shell_iterate(struct mm_shell *shell)
 	if (mm_kchan_service(&shell->keeper, now) < 0)
 		keeper_lost(shell);
 	mm_peerlog_tick(&shell->peerlog, now);
+	mm_trail_service(shell, now);
 	mm_log_catch_up();
 	mm_loop_want(&shell->loop, &shell->keeper_source, mm_kchan_events(&shell->keeper));
 }
@@ -266,7 +267,7 @@ static uint64_t shell_deadline(const struct mm_shell *shell)
 {
 	uint64_t at = MM_MIN(mm_sessions_deadline(shell), mm_kchan_deadline(&shell->keeper));
 
-	at = MM_MIN(at, mm_peerlog_deadline(&shell->peerlog));
+	at = MM_MIN(at, MM_MIN(mm_peerlog_deadline(&shell->peerlog), mm_trail_deadline(shell)));
 	at = MM_MIN(at, MM_MIN(mm_leave_deadline(shell), mm_admin_deadline(shell)));
 	if (shell->groups.again)
 		return 0;
@@ -362,6 +363,8 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	r = mm_held_receive(&shell->held);
 	mm_builds_init(&shell->builds, &shell->held);
 	if (r == 0)
+		r = mm_trail_begin(shell);
+	if (r == 0)
 		r = book_begin(shell);
 	if (r < 0)
 		return r;
@@ -388,6 +391,7 @@ static void shell_done(struct mm_shell *shell)
 	/*
 	 * Connections end before the pages are given up, so that no tenant computes on lost memory.
 	 */
+	mm_trail_sessions(shell);
 	mm_sessions_done(shell);
 	mm_admin_done(shell);
 	mm_stores_done(shell);
@@ -399,6 +403,7 @@ static void shell_done(struct mm_shell *shell)
 	mm_held_done(&shell->held);
 	mm_kchan_done(&shell->keeper);
 	mm_kept_done(&shell->kept);
+	mm_trail_done(shell);
 	mm_loop_done(&shell->loop);
 }
 

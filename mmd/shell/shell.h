@@ -33,6 +33,7 @@
 #include "mmd/shell/session.h"
 #include "mmd/shell/spools.h"
 #include "mmd/shell/store.h"
+#include "mmd/shell/trail.h"
 #include "mmd/shell/upgrade.h"
 
 struct mm_shell {
@@ -57,6 +58,7 @@ struct mm_shell {
 	struct mm_groups groups;
 	struct mm_admin admin;
 	struct mm_peerlog peerlog;
+	struct mm_trail trail;
 	struct mm_leave leave;
 	struct mm_pace_users hellos; /* what users have spent on hellos */
 	struct mm_shell_upgrade upgrade;

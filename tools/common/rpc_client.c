@@ -186,6 +186,13 @@ static char *request_print(const char *method, json_t *params)
 	return text && asprintf(&line, "%s\n", text) >= 0 ? line : NULL;
 }
 
+int mm_rpc_client_send(int fd, uint64_t timeout_ns, const char *method, json_t *params)
+{
+	mm_cleanup(mm_free_ptr) char *line = request_print(method, params);
+
+	return line ? request_write(fd, line, strlen(line), mm_deadline_ns(timeout_ns)) : -ENOMEM;
+}
+
 static int exchange_fail(int r, uint64_t timeout_ns, char *err, size_t err_bytes)
 {
 	if (r == -ETIMEDOUT)

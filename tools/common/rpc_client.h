@@ -34,6 +34,13 @@
 int mm_rpc_client_open(const char *path, uint64_t timeout_ns);
 
 /**
+ * mm_rpc_client_send() - send a request, whose answer is read otherwise (rpc_stream.h)
+ *
+ * Parameters and outcome as of mm_rpc_client_request(), without an answer.
+ */
+int mm_rpc_client_send(int fd, uint64_t timeout_ns, const char *method, json_t *params);
+
+/**
  * mm_rpc_client_request() - send a request and wait for the answer
  * @fd:         from mm_rpc_client_open()
  * @timeout_ns: for the whole answer

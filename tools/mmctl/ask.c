@@ -89,7 +89,7 @@ static int view_connect(const struct mmctl *ctl, int *ret_fd)
 	return MM_EXIT_DONE;
 }
 
-static int socket_connect(const struct mmctl *ctl, int *ret_fd)
+int mmctl_connect(const struct mmctl *ctl, int *ret_fd)
 {
 	int fd;
 
@@ -175,7 +175,7 @@ static int request_once(const struct mmctl *ctl, const char *method, json_t *par
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	char why[WHY_BYTES];
-	int r = socket_connect(ctl, &fd);
+	int r = mmctl_connect(ctl, &fd);
 
 	if (r != MM_EXIT_DONE)
 		return r;

@@ -35,7 +35,7 @@ typedef int mmctl_run_fn(const struct mmctl *ctl, int argc, char **argv);
 
 mmctl_run_fn mmctl_status_run, mmctl_pool_show_run, mmctl_plan_show_run, mmctl_plan_why_run,
 	mmctl_plan_set_run, mmctl_footprint_run, mmctl_devices_run, mmctl_quota_show_run,
-	mmctl_quota_set_run, mmctl_wait_run, mmctl_doctor_run, mmctl_upgrade_run,
+	mmctl_quota_set_run, mmctl_wait_run, mmctl_doctor_run, mmctl_upgrade_run, mmctl_events_run,
 	mmctl_shutdown_run, mmctl_revoke_run, mmctl_drain_run, mmctl_activate_run, mmctl_pin_run,
 	mmctl_unpin_run, mmctl_plan_estimate_run, mmctl_top_run, mmctl_list_run,
 	mmctl_mps_start_run, mmctl_mps_stop_run, mmctl_mps_status_run, mmctl_mps_limit_run;
@@ -50,6 +50,9 @@ mmctl_run_fn mmctl_status_run, mmctl_pool_show_run, mmctl_plan_show_run, mmctl_p
  * Return: MM_EXIT_DONE; any other code after the sentence was printed.
  */
 int mmctl_request(const struct mmctl *ctl, const char *method, json_t *params, json_t **ret_result);
+
+/* Connects to mmd, for what is no request with one answer. Return: as mmctl_request(). */
+int mmctl_connect(const struct mmctl *ctl, int *ret_fd);
 
 /* Calls @print for each device of an answer, below a heading if there are several. */
 void mmctl_each_device(const json_t *result, void (*print)(const json_t *device));

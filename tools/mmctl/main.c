@@ -10,6 +10,7 @@
 
 static mmctl_run_fn *const command_runs[MMCTL_COMMANDS] = {
 	[MMCTL_STATUS] = mmctl_status_run,
+	[MMCTL_EVENTS] = mmctl_events_run,
 	[MMCTL_POOL_SHOW] = mmctl_pool_show_run,
 	[MMCTL_PLAN_SHOW] = mmctl_plan_show_run,
 	[MMCTL_PLAN_WHY] = mmctl_plan_why_run,

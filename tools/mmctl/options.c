@@ -359,6 +359,13 @@ static const char text_wait[] =
 	" where waiting is of no use (permission denied, not a socket of mmd). With "
 	"--json it prints ready (true) and waited_s.";
 
+static const char text_events[] =
+	"A line for each event: when (UTC), how severe, its name and what it is about; "
+	"Documentation/events.md has all names. mmd has the last 2048 events of its core, of which "
+	"those of tenants' memory are sums of a second; who comes too late is said how many it has "
+	"missed. With --json one object with events, or, with --follow, one object per line: an "
+	"event (seq, time, level, event, fields), missed (how many) or restarted (another mmd).";
+
 static const char text_doctor[] =
 	"A line for each check: ok; note, where nothing is wrong, but something is not enforced or "
 	"not known here; warn; fail. Behind a line stands what to do. It changes nothing. Status 1 "
@@ -430,6 +437,27 @@ static const char text_words[] =
 	"that uses two devices is two tenants. ACCOUNT is a name of the configuration, or"
 	" uid:N. Sizes are bytes, or end in K, M, G or T: 65536, 512M, 2G.";
 
+static const struct mm_opt events_options[] = {
+	{ .name = "follow",
+	  .help = "go on with what happens, also where core dies or mmd is started anew",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(follow) },
+	{ .name = "since",
+	  .value = "TIME",
+	  .help = "only what came later: a time in UTC (2026-01-31T12:00:00Z), or how long ago "
+		  "(90s, 10m, 2h, 1d)",
+	  .type = MM_OPT_TEXT,
+	  MMCTL_AT(since),
+	  .otherwise = "all that mmd has" },
+	{ .name = "tenant",
+	  .value = "MODEL",
+	  .help = "only what is about this tenant",
+	  .type = MM_OPT_TEXT,
+	  MMCTL_AT(tenant),
+	  .otherwise = "all" },
+	{ .name = NULL },
+};
+
 static const struct mm_opt_command commands[] = {
 	[MMCTL_STATUS] = { .name = "status",
 			   .arguments = "",
@@ -482,6 +510,11 @@ static const struct mm_opt_command commands[] = {
 			      .sets = { { quota_set_options, 0 } },
 			      .arguments_min = 1,
 			      .arguments_max = 1 },
+	[MMCTL_EVENTS] = { .name = "events",
+			   .arguments = "",
+			   .summary = "what has happened of late, and what happens",
+			   .text = text_events,
+			   .sets = { { events_options, 0 } } },
 	[MMCTL_WAIT] = { .name = "wait",
 			 .arguments = "",
 			 .summary = "until mmd is there and ready",

@@ -29,6 +29,7 @@ enum mmctl_command_index {
 	MMCTL_FOOTPRINT,
 	MMCTL_QUOTA_SHOW,
 	MMCTL_QUOTA_SET,
+	MMCTL_EVENTS,
 	MMCTL_WAIT,
 	MMCTL_DOCTOR,
 	MMCTL_UPGRADE,
@@ -59,9 +60,12 @@ struct mmctl_options {
 	uint64_t min_bytes, max_bytes, weight, priority;
 	uint64_t on_timeout; /* among mmctl_timeout_choices */
 	uint64_t turn_quantum_max_ms, turn_priority_max, goal_ttft_ms, goal_tpot_us, revision;
-	double timeout_s; /* for wait */
-	bool host_only;   /* for doctor */
-	bool check;       /* for upgrade */
+	/* For events. */
+	bool follow;
+	const char *since, *tenant; /* NULL: all */
+	double timeout_s;           /* for wait */
+	bool host_only;             /* for doctor */
+	bool check;                 /* for upgrade */
 	/* For shutdown. */
 	uint64_t within_s;
 	bool release, dry_run;
