@@ -111,7 +111,8 @@ static int role_run(const struct mm_config *config, char **argv)
 		mm_log_init("spool", level);
 		return mm_spool_main(MM_ROLE_FD, config);
 	case MM_ROLE_LOG:
-		return mm_relay_main(MM_ROLE_FD);
+		mm_log_init("log", level);
+		return mm_relay_main(MM_ROLE_FD, config);
 	case MM_ROLE_PREFLIGHT:
 		mm_log_init("preflight", level);
 		return mm_preflight_main(MM_ROLE_FD, mm_reexec_try);

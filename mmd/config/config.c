@@ -148,6 +148,11 @@ int mm_config_check(struct mm_config *c, char *error)
 	if (c->numa_node != MM_NUMA_BY_DEVICE && !mm_host_node_usable((int)c->numa_node))
 		return settings_fail(error, "--numa-node: this host has no memory on node %" PRIu64,
 				     c->numa_node);
+	if (*c->audit && *c->audit != '/' && strcmp(c->audit, "off") != 0 &&
+	    strcmp(c->audit, "stderr") != 0)
+		return settings_fail(
+			error, "--audit: '%.200s' is neither off nor stderr nor an absolute path",
+			c->audit);
 	return devices_check(c, error) < 0 ? -EINVAL : stage_check(c, error);
 }
 

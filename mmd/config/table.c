@@ -395,6 +395,13 @@ const struct mm_opt mm_config_options[] = {
 	  CONFIG_AT(log_level),
 	  .choices = config_level_choices,
 	  .preset = "info" },
+	{ .name = "audit",
+	  .value = "WHERE",
+	  .help = "where the audit log goes: off; stderr, between the lines of the log; or the "
+		  "absolute path of a file, which is opened anew at SIGHUP",
+	  .type = MM_OPT_COPY,
+	  CONFIG_AT(audit),
+	  .otherwise = "off" },
 	{ .name = "role",
 	  .value = "NAME",
 	  .type = MM_OPT_CHOICE,

@@ -31,7 +31,8 @@ MM_FIELDS_DEFINE(mm_place_fields, struct mm_place, NOT(dir), ONE(lock_fd), ONE(t
 #undef OF
 
 #define OF mm_relay
-MM_FIELDS_DEFINE(mm_relay_fields, struct mm_relay, ONE(pipe_fd), ONE(stderr_fd), ONE(pid));
+MM_FIELDS_DEFINE(mm_relay_fields, struct mm_relay, ONE(pipe_fd), ONE(stderr_fd), ONE(pid),
+		 NOT(reopens));
 #undef OF
 
 /* Its queue is empty then (reexec.h). */

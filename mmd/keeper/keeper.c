@@ -17,6 +17,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
+#include "mmd/common/audit.h"
 #include "mmd/common/pidfd.h"
 #include "mmd/common/rights.h"
 #include "mmd/keeper/children.h"
@@ -147,8 +148,13 @@ static void keeper_on_view(struct mm_loop_source *source, uint32_t events)
 /* Lines that are logged until the next relay runs wait in its pipe. */
 static void relay_gone(struct mm_keeper *k, int status)
 {
+	const bool asked = k->relay.reopens && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
 	k->relay.pid = 0;
-	k->relay_at_ns = mm_now_ns() + RELAY_PAUSE_NS;
+	k->relay.reopens = false;
+	k->relay_at_ns = mm_now_ns() + (asked ? 0 : RELAY_PAUSE_NS);
+	if (asked)
+		return;
 	mm_log(MM_LOG_WARN, "log.relay_died", "status=%#x", (unsigned int)status);
 }
 
@@ -205,6 +211,8 @@ static void keeper_on_signal(struct mm_loop_source *source, uint32_t events)
 			continue;
 		if (signal_ends_mmd(info.ssi_signo))
 			mm_kcore_stop(k);
+		else if (info.ssi_signo == SIGHUP && *k->config->audit == '/')
+			mm_relay_reopen(&k->relay, k->config);
 		else
 			mm_log(MM_LOG_WARN, "signal.ignored", "signal=%s pid=%u uid=%u",
 			       sigabbrev_np((int)info.ssi_signo), info.ssi_pid, info.ssi_uid);
@@ -362,6 +370,12 @@ static void keeper_empty(struct mm_keeper *k, const struct mm_config *config)
 	snprintf(k->upgrade.build, sizeof(k->upgrade.build), "%s", mm_build_name());
 }
 
+static void keeper_audit_begin(const struct mm_config *config)
+{
+	mm_audit_init(mm_audit_sink(config->audit));
+	mm_log_set_tap(mm_audit_tap);
+}
+
 static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char *error)
 {
 	int r;
@@ -377,7 +391,11 @@ static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char
 		r = mm_place_init(&k->place, config, error);
 		if (r < 0)
 			return r;
+		r = mm_relay_check(config, error);
+		if (r < 0)
+			return r;
 		r = mm_relay_init(&k->relay, config);
+		keeper_audit_begin(config);
 		k->closer.spared_fd = k->relay.stderr_fd;
 	}
 	if (r == 0)
@@ -422,6 +440,7 @@ static int keeper_resume(struct mm_keeper *k, const struct mm_config *config, ch
 	if (r < 0)
 		return r;
 	snprintf(k->place.dir, sizeof(k->place.dir), "%s", config->dir);
+	keeper_audit_begin(config);
 	r = signals_init(k);
 	if (r == 0)
 		r = mm_kcore_resume(k);

@@ -5,12 +5,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
+#include "mmd/common/audit.h"
 #include "mmd/common/rights.h"
 #include "mmd/keeper/spawn.h"
 
@@ -51,6 +55,54 @@ int mm_relay_init(struct mm_relay *relay, const struct mm_config *config)
 	return r;
 }
 
+/*
+ * Opens the file of the audit log, which is made for its owner alone. Nothing but a file can be it:
+ * to open or write something else may block, or fail. Return: its fd; negative errno.
+ */
+static int audit_open(const char *path)
+{
+	mm_cleanup(mm_close_fd) int fd = -1;
+	struct stat st;
+	int opened;
+
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	opened = fd;
+	fd = -1;
+	return opened;
+}
+
+int mm_relay_check(const struct mm_config *config, char *error)
+{
+	int fd;
+
+	if (mm_audit_sink(config->audit) != MM_AUDIT_FILE)
+		return 0;
+	fd = audit_open(config->audit);
+	if (fd == -EINVAL || fd == -ELOOP || fd == -ENXIO)
+		snprintf(error, MM_CONFIG_ERROR_BYTES,
+			 "--audit: %.200s: not a file, or a link to one; name a file",
+			 config->audit);
+	else if (fd < 0)
+		snprintf(error, MM_CONFIG_ERROR_BYTES, "--audit: %.200s: %s", config->audit,
+			 strerror(-fd));
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
+void mm_relay_reopen(struct mm_relay *relay, const struct mm_config *config)
+{
+	if (relay->pid <= 0 || mm_audit_sink(config->audit) != MM_AUDIT_FILE)
+		return;
+	relay->reopens = true;
+	kill(relay->pid, SIGHUP);
+}
+
 static bool relay_reaped(struct mm_relay *relay, uint64_t until_ns)
 {
 	pid_t pid;
@@ -79,24 +131,92 @@ void mm_relay_end(struct mm_relay *relay)
 
 /* ---- the role log ---- */
 
+struct relaying {
+	int in_fd;
+	int audit_fd; /* -1: lines of the audit log are written like all others */
+	bool torn;    /* the file ends in the middle of a line */
+	bool failed;  /* the file does not take lines, which was logged */
+	size_t bytes; /* that were read and not written yet */
+	char text[READ_BYTES];
+};
+
+static volatile sig_atomic_t relay_hung_up;
+
+static void relay_on_hangup(int signal)
+{
+	(void)signal;
+	relay_hung_up = 1;
+}
+
 /*
  * Writes @bytes, and drops them when they cannot be written: the reader is gone or the disk is
- * full.
+ * full. Return: whether all were written.
  */
-static void bytes_write(const char *bytes, size_t n)
+static bool bytes_write(int fd, const char *bytes, size_t n)
 {
-	struct pollfd writable = { .fd = STDERR_FILENO, .events = POLLOUT };
+	struct pollfd writable = { .fd = fd, .events = POLLOUT };
 	ssize_t done;
 
 	while (n > 0) {
-		done = write(STDERR_FILENO, bytes, n);
+		done = write(fd, bytes, n);
 		if (done < 0 && errno == EAGAIN)
 			poll(&writable, 1, -1); /* mmd was started with a non-blocking stderr */
 		else if (done < 0 && errno != EINTR)
-			return;
+			return false;
 		bytes += MM_MAX(done, 0);
 		n -= (size_t)MM_MAX(done, 0);
 	}
+	return true;
+}
+
+static bool line_is_audit(const char *line, size_t bytes)
+{
+	const size_t n = sizeof(MM_AUDIT_BEGIN) - 1;
+
+	return bytes >= n && memcmp(line, MM_AUDIT_BEGIN, n) == 0;
+}
+
+static void audit_line_write(struct relaying *r, const char *line, size_t bytes)
+{
+	bool written = !r->torn || bytes_write(r->audit_fd, "\n", 1);
+	int error;
+
+	r->torn &= !written;
+	written = written && bytes_write(r->audit_fd, line, bytes);
+	if (written) {
+		r->failed = false;
+		return;
+	}
+	error = errno;
+	r->torn = true;
+	if (!r->failed)
+		mm_log(MM_LOG_ERROR, "audit.unwritable", "error=\"%s\"", strerror(error));
+	r->failed = true;
+	bytes_write(STDERR_FILENO, line, bytes);
+}
+
+/* Writes all lines that are there to their end, those of the log in as few pieces as it goes. */
+static void lines_write(struct relaying *r)
+{
+	size_t from = 0, at = 0;
+	const char *end;
+
+	while ((end = memchr(r->text + at, '\n', r->bytes - at))) {
+		const size_t next = (size_t)(end - r->text) + 1;
+
+		if (r->audit_fd >= 0 && line_is_audit(r->text + at, next - at)) {
+			bytes_write(STDERR_FILENO, r->text + from, at - from);
+			audit_line_write(r, r->text + at, next - at);
+			from = next;
+		}
+		at = next;
+	}
+	/* A piece that is no line, and will be none, is passed on as it is. */
+	if (r->audit_fd < 0 || r->bytes - at == sizeof(r->text))
+		at = r->bytes;
+	bytes_write(STDERR_FILENO, r->text + from, at - from);
+	r->bytes -= at;
+	memmove(r->text, r->text + at, r->bytes);
 }
 
 /* The filter has nothing but what all roles may do. */
@@ -110,11 +230,44 @@ static int relay_rights_drop(void)
 	return r < 0 ? r : mm_rights_close(&filter);
 }
 
-int mm_relay_main(int fd)
+/* Opens the file that is named, and has SIGHUP end the process between two reads. */
+static void audit_begin(struct relaying *r, const struct mm_config *config)
 {
-	static char bytes[READ_BYTES];
-	ssize_t n;
+	const struct sigaction action = { .sa_handler = relay_on_hangup };
+	sigset_t hangup;
 
+	if (mm_audit_sink(config->audit) != MM_AUDIT_FILE)
+		return;
+	sigemptyset(&hangup);
+	sigaddset(&hangup, SIGHUP);
+	sigprocmask(SIG_BLOCK, &hangup, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	r->audit_fd = audit_open(config->audit);
+	if (r->audit_fd < 0)
+		mm_log(MM_LOG_ERROR, "audit.unwritable", "error=\"%s\"", strerror(-r->audit_fd));
+}
+
+/* Return: whether there is something to read, or the end of it; false: SIGHUP came. */
+static bool relay_wait(const struct relaying *r)
+{
+	struct pollfd readable = { .fd = r->in_fd, .events = POLLIN };
+	sigset_t none;
+
+	sigemptyset(&none);
+	while (!relay_hung_up) {
+		if (ppoll(&readable, 1, NULL, &none) > 0)
+			return true;
+	}
+	return false;
+}
+
+int mm_relay_main(int fd, const struct mm_config *config)
+{
+	static struct relaying r;
+	ssize_t n = 1;
+
+	r.in_fd = fd;
+	r.audit_fd = -1;
 	/*
 	 * The relay must live longer than keeper to write keeper's last lines: it ends when the
 	 * last writer has.
@@ -123,11 +276,16 @@ int mm_relay_main(int fd)
 	if (dup2(fd + 1, STDERR_FILENO) < 0)
 		return 1;
 	close(fd + 1);
+	audit_begin(&r, config);
 	if (relay_rights_drop() < 0)
 		return 1;
-	while ((n = read(fd, bytes, sizeof(bytes))) > 0 || (n < 0 && errno == EINTR)) {
-		if (n > 0)
-			bytes_write(bytes, (size_t)n);
+	while (n != 0 && relay_wait(&r)) {
+		n = read(fd, r.text + r.bytes, sizeof(r.text) - r.bytes);
+		if (n < 0 && errno != EINTR)
+			return 1;
+		r.bytes += (size_t)MM_MAX(n, 0);
+		lines_write(&r);
 	}
-	return n < 0 ? 1 : 0;
+	bytes_write(STDERR_FILENO, r.text, r.bytes);
+	return 0;
 }

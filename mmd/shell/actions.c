@@ -90,8 +90,14 @@ static void plan_open(struct mm_session *s, uint64_t epoch, uint32_t layers)
 
 static void process_kill(struct mm_session *s, const char *reason)
 {
-	mm_log(MM_LOG_WARN, "tenant.killed", "tenant=%u name=%s pid=%d reason=\"%s\"", s->tenant,
-	       s->name, (int)s->pid, reason);
+	char account[MM_ACCOUNT_NAME_BYTES];
+	struct mm_core_tenant t = { 0 };
+
+	(void)mm_core_tenant(s->pool->core, s->tenant, &t);
+	mm_log(MM_LOG_WARN, "tenant.killed",
+	       "tenant=%u name=%s account=%s uid=%u pid=%d held_pages=%u reason=\"%s\"", s->tenant,
+	       s->name, mm_quota_name(s->shell, s->account, account), s->uid, (int)s->pid,
+	       t.pages_param + t.pages_slot + t.pages_kv + t.pages_mem + t.pages_revoking, reason);
 	mm_shell_send_keeper(s->shell, MM_K_KILL_TENANT, 0, s->conn);
 	/* The action counts as performed, so the message must not be lost with core. */
 	(void)mm_held_sync(&s->shell->held);

@@ -16,6 +16,7 @@
 #include "mmd/shell/trail_show.h"
 
 #define DENIED_BYTES 128
+#define PARAMS_BYTES 256
 /* A wake-up of the loop serves an observer once: that it takes long is paid for afterwards. */
 #define VIEW_BUCKET_NS (MM_VIEW_PART * MM_VIEW_BURST_NS)
 
@@ -110,11 +111,46 @@ static int client_out_append(struct mm_admin_client *c, const char *line)
 
 /* ---- answering ---- */
 
+/* Writes parameters so that they fit between the quotes of a line of the log. */
+static void params_print(const json_t *params, char *text)
+{
+	mm_cleanup(mm_free_ptr) char *dumped =
+		params ? json_dumps(params, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+
+	snprintf(text, PARAMS_BYTES, "%s", dumped ? dumped : "{}");
+	for (; *text; text++)
+		*text = *text == '"' ? '\'' : *text;
+}
+
+/* Logs who asks for a change, and what came of it: the audit log has these events. */
+static void request_log(const struct mm_rpc *rpc, enum mm_rpc_stage stage, const char *method,
+			const json_t *params, const struct mm_rpc_error *error)
+{
+	struct mm_shell *shell = rpc->context;
+	const struct mm_admin_client *c = shell->admin.asking;
+	char text[PARAMS_BYTES];
+
+	if (stage == MM_RPC_ASKED) {
+		params_print(params, text);
+		mm_log(MM_LOG_INFO, "admin.request", "method=%s uid=%u pid=%d params=\"%s\"",
+		       method, c->uid, (int)c->pid, text);
+	} else if (stage == MM_RPC_ANSWERED) {
+		mm_log(MM_LOG_INFO, "admin.answer",
+		       "method=%s uid=%u pid=%d result=%s reason=\"%s\"", method, c->uid,
+		       (int)c->pid, error->code ? "refused" : "done", error->text);
+	} else if (mm_peerlog_allows(&shell->peerlog, MM_PEERLOG_UID(c->uid), mm_now_ns())) {
+		mm_log(MM_LOG_WARN, "admin.denied", "method=%s uid=%u pid=%d", method, c->uid,
+		       (int)c->pid);
+	}
+}
+
 static int client_line_answer(struct mm_admin_client *c, const char *line, size_t bytes)
 {
 	mm_cleanup(mm_free_ptr) char *reply = NULL;
 	char denied[DENIED_BYTES], user[32];
-	struct mm_rpc rpc = { .methods = mm_admin_methods, .context = c->shell };
+	struct mm_rpc rpc = { .methods = mm_admin_methods,
+			      .context = c->shell,
+			      .note = request_log };
 	int r;
 
 	if (bytes == 0)

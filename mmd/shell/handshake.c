@@ -141,6 +141,7 @@ static int session_join(struct mm_session *s, const struct mm_hello *hello)
 				      features_answered(s) },
 	};
 	const struct mm_event_source source = mm_session_source(s);
+	char account[MM_ACCOUNT_NAME_BYTES];
 	struct mm_event_result result;
 
 	s->features = event.join.features;
@@ -158,8 +159,9 @@ static int session_join(struct mm_session *s, const struct mm_hello *hello)
 				: mm_now_ns() + s->shell->config->idle_ms * MM_NS_PER_MS;
 	mm_worker_tenant(s->pool, s->tenant);
 	mm_session_log(s, MM_LOG_INFO, "tenant.joined",
-		       "tenant=%u name=%s pid=%d uid=%u device=%" PRIu64, s->tenant, s->name,
-		       (int)s->pid, s->uid, s->pool->ordinal);
+		       "tenant=%u name=%s pid=%d uid=%u account=%s device=%" PRIu64, s->tenant,
+		       s->name, (int)s->pid, s->uid, mm_quota_name(s->shell, s->account, account),
+		       s->pool->ordinal);
 	return 0;
 }
 

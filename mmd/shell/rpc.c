@@ -59,6 +59,14 @@ static const struct mm_rpc_method *method_find(const struct mm_rpc_method *metho
 	return NULL;
 }
 
+static void request_note(const struct mm_rpc *rpc, const struct mm_rpc_method *method,
+			 enum mm_rpc_stage stage, const json_t *params,
+			 const struct mm_rpc_error *error)
+{
+	if (rpc->note && method->kind == MM_RPC_CHANGES)
+		rpc->note(rpc, stage, method->name, params, error);
+}
+
 static json_t *method_call(const struct mm_rpc *rpc, const char *name, const json_t *params,
 			   struct mm_rpc_error *error)
 {
@@ -67,10 +75,13 @@ static json_t *method_call(const struct mm_rpc *rpc, const char *name, const jso
 
 	if (!method)
 		return mm_rpc_fail(error, MM_RPC_METHOD, "no such method: %.64s", name);
-	if (rpc->denied && method->kind != MM_RPC_VIEWS)
+	if (rpc->denied && method->kind != MM_RPC_VIEWS) {
+		request_note(rpc, method, MM_RPC_REFUSED, params, error);
 		return mm_rpc_fail(error, MM_RPC_DENIED, "%s %s", name, rpc->denied);
+	}
 	if (params && !json_is_object(params))
 		return mm_rpc_fail(error, MM_RPC_PARAMS, "%s: params must be an object", name);
+	request_note(rpc, method, MM_RPC_ASKED, params, error);
 	(void)mm_json_has_lost();
 	result = method->run(rpc->context, params, error);
 	/* An answer that lacks a member says something else than what is. */
@@ -80,6 +91,7 @@ static json_t *method_call(const struct mm_rpc *rpc, const char *name, const jso
 	}
 	if (!result && !error->code)
 		mm_rpc_fail(error, MM_RPC_INTERNAL, "%s: out of memory", name);
+	request_note(rpc, method, MM_RPC_ANSWERED, params, error);
 	return result;
 }
 

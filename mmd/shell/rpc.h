@@ -46,6 +46,8 @@ struct mm_rpc_method {
 	json_t *(*run)(void *context, const json_t *params, struct mm_rpc_error *error);
 };
 
+enum mm_rpc_stage { MM_RPC_ASKED, MM_RPC_ANSWERED, MM_RPC_REFUSED };
+
 /* The methods that a peer may call, and with what they are called. */
 struct mm_rpc {
 	const struct mm_rpc_method *methods; /* ends with a NULL name */
@@ -53,6 +55,13 @@ struct mm_rpc {
 	/* NULL: all methods may be called; else why those that do not only view may not. */
 	const char *denied;
 	size_t batch_max; /* requests in a line; 0: MM_RPC_BATCH_MAX */
+	/*
+	 * Called for each request of a method that changes something: before it runs, and when it
+	 * has, with the error, whose code is 0 if there is none; or when it is denied. NULL: nobody
+	 * has to be told.
+	 */
+	void (*note)(const struct mm_rpc *rpc, enum mm_rpc_stage stage, const char *method,
+		     const json_t *params, const struct mm_rpc_error *error);
 };
 
 /* Fills in an error; returns NULL for `return mm_rpc_fail(...)`. */

@@ -453,7 +453,7 @@ int main(int argc, char **argv)
 	case MM_ROLE_CORE:
 		return core_main();
 	case MM_ROLE_LOG:
-		return mm_relay_main(MM_ROLE_FD);
+		return mm_relay_main(MM_ROLE_FD, &config);
 	default:
 		return child_main();
 	}
