@@ -6,12 +6,14 @@ import math
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
 
 import pytest
 
+import models
 from programs import BIN, BUILD, SANITIZE, TOP, limit, read_until, wait_until
 from server import Server
 from tenant import make_requests, plain_tokens, read_lines
@@ -351,6 +353,42 @@ def test_going_away(root, start, listen, model_dirs):
     d.stop()
     server.process.wait(timeout=limit(60))
     assert server.process.returncode == 1
+
+
+@pytest.mark.skipif(not shutil.which("spm_train"), reason="no spm_train (sentencepiece)")
+def test_sentencepiece(listen, tmp_path):
+    """A tokenizer.model with byte pieces: text is what the library makes of it, and a stream has whole characters."""
+    folder = models.model(tmp_path / "m", 5, "--vocab", 600)
+    os.unlink(folder / "tokenizer_config.json")  # which says that there is no BOS
+    (tmp_path / "text").write_text("one two three four five six seven eight nine ten\n" * 20)
+    subprocess.run(["spm_train", f"--input={tmp_path}/text", f"--model_prefix={folder}/tokenizer", "--vocab_size=300",
+                    "--byte_fallback=true", "--hard_vocab_limit=false",
+                    "--model_type=bpe", "--user_defined_symbols=caf\u00e9"], check=True, capture_output=True,
+                   timeout=limit(60))
+    server = listen("m", folder, extra=SHORT)
+    if "built without" in server.text:
+        pytest.skip(server.text)
+    assert server.text == "text: by tokenizer.model\n"
+    for text in ("one two", "seven  three", "four caf\u00e9 five", "six \U0001f600"):
+        said = server.ask("POST", "/tokenize", {"prompt": text})[2]
+        ids = subprocess.run(["spm_encode", f"--model={folder}/tokenizer.model", "--output_format=id"], input=text,
+                             check=True, capture_output=True, text=True, timeout=limit(60)).stdout
+        assert said["tokens"] == [1, *map(int, ids.split())]  # with a BOS
+        bare = server.ask("POST", "/tokenize", {"prompt": text, "add_special_tokens": False})[2]["tokens"]
+        assert bare == said["tokens"][1:]
+        assert server.ask("POST", "/detokenize", {"tokens": said["tokens"][1:]})[2] == {"prompt": " ".join(text.split())}
+    face = server.ask("POST", "/tokenize", {"prompt": "\U0001f600", "add_special_tokens": False})[2]["tokens"][-4:]
+    assert server.ask("POST", "/detokenize", {"tokens": face[:3]})[2] == {"prompt": "\ufffd" * 3}
+    body = {"prompt": "one two", "max_tokens": 200, **GREEDY, "temperature": 2, "seed": 1}
+    whole = server.complete(**body)
+    events = server.events("/v1/completions", **body)
+    assert "".join(event["choices"][0]["text"] for event in events) == whole["choices"][0]["text"]
+    assert whole["usage"]["prompt_tokens"] == len(server.ask("POST", "/tokenize", {"prompt": "one two"})[2]["tokens"])
+    server.stop()
+    (folder / "tokenizer.model").write_bytes(b"no model")
+    done = subprocess.run([str(BIN / "mmserve"), "--model", str(folder), "--plain", "--listen", "127.0.0.1:0"],
+                          capture_output=True, text=True, timeout=limit(60), check=False)
+    assert done.returncode == 1 and "tokenizer.model: it is no model of SentencePiece" in done.stderr, done.stderr
 
 
 def test_quickstart():
