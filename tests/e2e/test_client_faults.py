@@ -52,9 +52,8 @@ def fault_points(tenant, rng):
     reached = 0
     numbers = range(1, POINTS_MAX)
     if POINTS:
-        _, fired = tenant.live({"MM_FAULT_NTH": str(POINTS_MAX)})
         last = 8
-        while fired := tenant.live({"MM_FAULT_NTH": str(last)})[1]:
+        while tenant.live({"MM_FAULT_NTH": str(last)})[1]:
             last *= 2
         numbers = rng.sample(range(1, last), POINTS)
     for nth in numbers:
