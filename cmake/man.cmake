@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cmake -DPROGRAM=mmd -DMAN=mmd.8 -DBASH=mmd [-DTEMPLATE=mmd.8.in] [-DDATE=2026-11-28] -P man.cmake: writes the man page and the
+# cmake -DPROGRAM=mmd -DMAN=mmd.8 -DBASH=mmd [-DZSH=_mmd] [-DTEMPLATE=mmd.8.in] [-DDATE=2026-11-28] -P man.cmake: writes the man page and the
 # completion of a program from its table of options. In a template, which has the sections that are written by
 # hand, @HEAD@ stands for all before DESCRIPTION, @OPTIONS@ for commands, options and the sections of the table,
 # @TAIL@ for what is behind them, from EXIT STATUS on, unless the template has these sections itself.
@@ -26,6 +26,10 @@ if(KIND)
 else()
   mm_printed(bash completion)
   file(WRITE "${BASH}" "${completion}")
+  if(ZSH)
+    mm_printed(zsh completion)
+    file(WRITE "${ZSH}" "${completion}")
+  endif()
   mm_printed(man page)
 endif()
 if(TEMPLATE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Man pages and completion for bash, printed by the programs themselves from their tables of options, so that they
+# Man pages and completions for bash and zsh, printed by the programs themselves from their tables of options, so that they
 # cannot differ from what a program takes. A program that is compiled for another machine can print nothing here:
 # without CMAKE_CROSSCOMPILING_EMULATOR none are made and none installed; those of a native build of the same
 # version are the same.
@@ -25,6 +25,7 @@ foreach(page ${MM_PAGES})
   string(REGEX REPLACE ".*[.]" "" section ${page})
   set(man ${CMAKE_BINARY_DIR}/man/${page})
   set(bash ${CMAKE_BINARY_DIR}/completions/${program})
+  set(zsh "")
   set(template ${CMAKE_SOURCE_DIR}/Documentation/man/${page}.in)
   if(NOT EXISTS ${template})
     set(template "")
@@ -32,17 +33,18 @@ foreach(page ${MM_PAGES})
   if(TARGET ${program})
     set(command "${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:${program}>")
     set(parts ${program})
+    set(zsh ${CMAKE_BINARY_DIR}/completions/_${program})
   else()
     set(command "${Python3_EXECUTABLE};${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${program}")
     file(GLOB parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/lab/evaluate/*.py)
   endif()
-  add_custom_command(OUTPUT ${man} ${bash}
+  add_custom_command(OUTPUT ${man} ${bash} ${zsh}
     COMMAND ${CMAKE_COMMAND}
       "-DPROGRAM=${command}" -DMAN=${man}
-      -DBASH=${bash} -DTEMPLATE=${template} -DDATE=${MM_DATE} -P ${CMAKE_SOURCE_DIR}/cmake/man.cmake
+      -DBASH=${bash} -DZSH=${zsh} -DTEMPLATE=${template} -DDATE=${MM_DATE} -P ${CMAKE_SOURCE_DIR}/cmake/man.cmake
     DEPENDS ${parts} ${template} ${CMAKE_SOURCE_DIR}/cmake/man.cmake
     COMMENT "Man page and completion of ${program}" VERBATIM)
-  list(APPEND outputs ${man} ${bash})
+  list(APPEND outputs ${man} ${bash} ${zsh})
   set(component tools)
   if(program MATCHES "^(mmd|mmctl)$")
     set(component mmd)
@@ -50,6 +52,9 @@ foreach(page ${MM_PAGES})
   install(FILES ${man} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT ${component})
   install(FILES ${bash} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
     COMPONENT ${component})
+  if(zsh)
+    install(FILES ${zsh} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT ${component})
+  endif()
 endforeach()
 
 # The library's manual comes from the comments of its headers: one page for each function that it exports.

@@ -464,18 +464,18 @@ static int option_unknown(struct options_parser *p, const char *name, size_t byt
 
 static int help_option(struct options_parser *p, const char *kind)
 {
-	static const char *const kinds[] = { "man", "bash", "conf", "conf-man" };
+	static const char *const kinds[] = { "man", "bash", "zsh", "conf", "conf-man" };
 
 	p->help = true;
 	if (!kind)
 		return 0;
-	for (size_t i = 0; i < (p->program->file ? 4 : 2); i++) {
+	for (size_t i = 0; i < (p->program->file ? 5 : 3); i++) {
 		if (strcmp(kind, kinds[i]) != 0)
 			continue;
 		p->help_kind = (enum mm_opt_help)(MM_OPT_HELP_MAN + i);
 		return 0;
 	}
-	return option_value_refuse(p->error, "--help: '%.64s' is none of: man, bash%s", kind,
+	return option_value_refuse(p->error, "--help: '%.64s' is none of: man, bash, zsh%s", kind,
 				   p->program->file ? ", conf, conf-man" : "");
 }
 
@@ -784,14 +784,8 @@ int mm_opt_main(const struct mm_opt_program *program, int argc, char **argv, voi
 	}
 	if (r == MM_OPT_VERSION)
 		printf("%s %s\n", program->name, program->version ? program->version : MM_VERSION);
-	else if (line.help == MM_OPT_HELP_MAN)
-		mm_opt_print_man(stdout, program);
-	else if (line.help == MM_OPT_HELP_BASH)
-		mm_opt_print_bash(stdout, program);
-	else if (line.help == MM_OPT_HELP_FILE)
-		mm_opt_print_file(stdout, program->file);
-	else if (line.help == MM_OPT_HELP_FILE_MAN)
-		mm_opt_print_file_man(stdout, program->file);
+	else if (line.help != MM_OPT_HELP_TEXT)
+		mm_opt_print_kind(stdout, program, line.help);
 	else if (line.command == MM_OPT_COMMAND_NONE)
 		mm_opt_print_commands(stdout, program, line.word);
 	else

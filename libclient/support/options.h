@@ -172,6 +172,7 @@ enum mm_opt_help {
 	MM_OPT_HELP_TEXT,
 	MM_OPT_HELP_MAN,
 	MM_OPT_HELP_BASH,
+	MM_OPT_HELP_ZSH,
 	MM_OPT_HELP_FILE,
 	MM_OPT_HELP_FILE_MAN
 };
@@ -322,9 +323,12 @@ void mm_opt_print_help(FILE *out, const struct mm_opt_program *program, size_t c
 /* Print --help of the commands that begin with @word; NULL: of the whole program. */
 void mm_opt_print_commands(FILE *out, const struct mm_opt_program *program, const char *word);
 
-/* Print the man page (troff), and the completion for bash, of the whole program. */
+/* Print the man page (troff), and the completions for bash and zsh, of the whole program. */
 void mm_opt_print_man(FILE *out, const struct mm_opt_program *program);
 void mm_opt_print_bash(FILE *out, const struct mm_opt_program *program);
+void mm_opt_print_zsh(FILE *out, const struct mm_opt_program *program);
+/* Prints what --help=KIND is to print; not MM_OPT_HELP_TEXT. */
+void mm_opt_print_kind(FILE *out, const struct mm_opt_program *program, enum mm_opt_help kind);
 
 /* Print an example of the configuration file, all of it comments, and the file's man page. */
 void mm_opt_print_file(FILE *out, const struct mm_opt_file *file);

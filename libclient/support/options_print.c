@@ -622,3 +622,17 @@ void mm_opt_print_bash(FILE *out, const struct mm_opt_program *program)
 		"\tfi\n}\ncomplete -o default -F _%s %s\n",
 		program->name, program->name);
 }
+
+void mm_opt_print_kind(FILE *out, const struct mm_opt_program *program, enum mm_opt_help kind)
+{
+	if (kind == MM_OPT_HELP_MAN)
+		mm_opt_print_man(out, program);
+	else if (kind == MM_OPT_HELP_BASH)
+		mm_opt_print_bash(out, program);
+	else if (kind == MM_OPT_HELP_ZSH)
+		mm_opt_print_zsh(out, program);
+	else if (kind == MM_OPT_HELP_FILE)
+		mm_opt_print_file(out, program->file);
+	else
+		mm_opt_print_file_man(out, program->file);
+}

@@ -250,6 +250,8 @@ static void test_help_outcomes(void **state)
 	assert_true(line.command == 2 && line.help == MM_OPT_HELP_MAN);
 	assert_int_equal(PARSE("--help=bash"), MM_OPT_HELP);
 	assert_int_equal(line.help, MM_OPT_HELP_BASH);
+	assert_int_equal(PARSE("--help=zsh"), MM_OPT_HELP);
+	assert_int_equal(line.help, MM_OPT_HELP_ZSH);
 	assert_int_equal(PARSE("--version"), MM_OPT_VERSION);
 	/* Values are of no interest then, wherever they stand; options that do not exist are. */
 	assert_int_equal(PARSE("--dir=", "plan", "set", "--first=x", "--help"), MM_OPT_HELP);
@@ -312,7 +314,7 @@ static const struct {
 	{ { "plan", "set", "--parts=1,x" }, "--parts: 'x' is not a size; write 65536, 512M or 2G" },
 	{ { "plan", "set", "--key=1" }, "--key: unknown option" },
 	{ { "--version=2" }, "--version: takes no value" },
-	{ { "--help=html" }, "--help: 'html' is none of: man, bash" },
+	{ { "--help=html" }, "--help: 'html' is none of: man, bash, zsh" },
 };
 
 static void test_refusals(void **state)
