@@ -78,7 +78,7 @@ const struct mm_logname mm_lognames[] = {
 	  .audited = true },
 	{ .name = "core.resumed",
 	  .levels = "info",
-	  .keys = "generation away_us took_us dropped",
+	  .keys = "generation away_us took_us dropped forgotten",
 	  .meaning = "another core goes on: took_us for making what the last one had, "
 		"away_us since that began its last work",
 	  .audited = true },
@@ -280,6 +280,12 @@ const struct mm_logname mm_lognames[] = {
 	  .keys = "device name pages page_bytes quarantined",
 	  .meaning = "all pages of a device were created and cleared, but those in "
 		"quarantine" },
+	{ .name = "pool.renewed",
+	  .levels = "error",
+	  .keys = "device reason",
+	  .meaning = "what core knew of a device was damaged: its tenants are ended, and "
+		"its pages are created anew",
+	  .audited = true },
 	{ .name = "pool.up",
 	  .levels = "info",
 	  .keys = "device name",

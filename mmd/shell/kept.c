@@ -136,6 +136,7 @@ int mm_kept_open(int fd, uint32_t n_pools, uint32_t n_sessions, struct mm_kept *
 	r = book_map(&kept);
 	if (r < 0)
 		return r;
+	kept.left = head.state == MM_BOOK_LEFT;
 	kept.front->head.state = MM_BOOK_RUNNING;
 	*ret_kept = kept;
 	kept = MM_KEPT_NULL;

@@ -32,6 +32,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "mmd/common/book.h"
 #include "mmd/shell/groups.h"
 #include "mmd/shell/outbox.h"
@@ -57,6 +59,7 @@ struct mm_kept {
 	int fd;
 	size_t bytes;
 	struct mm_kept_front *front; /* the mapping; NULL: none */
+	bool left;                   /* its last core gave way, and did not die */
 };
 #define MM_KEPT_NULL ((struct mm_kept){ .fd = -1 })
 

@@ -210,6 +210,7 @@ int mm_kept_convert(int fd, uint32_t n_pools, uint32_t n_sessions, struct mm_kep
 	if (r < 0)
 		return layout_fail(r, *old.layout.why ? old.layout.why : "an image is too large",
 				   why, why_bytes);
+	kept.left = true;
 	*ret_kept = kept;
 	kept = MM_KEPT_NULL;
 	return 0;

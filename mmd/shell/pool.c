@@ -128,6 +128,23 @@ int mm_pool_device(struct mm_pool *pool)
 	return r;
 }
 
+/* Makes a core that knows nothing but the device. A crash in between begins it again. */
+static int pool_renew(struct mm_pool *pool, const struct mm_core_opts *opts)
+{
+	struct mm_pool_kept *kept = pool->kept;
+	int r;
+
+	mm_kept_publish(&kept->image_valid, 0u);
+	kept->ready = kept->quarantined = 0;
+	pool->ready = false;
+	pool->quarantined = 0;
+	pool->renewed = true;
+	r = mm_core_create(opts, &pool->core);
+	if (r == 0)
+		r = mm_quota_setup(pool);
+	return r < 0 ? r : mm_pool_keep(pool);
+}
+
 int mm_pool_resume(struct mm_pool *pool)
 {
 	const struct mm_pool_kept *kept = pool->kept;
@@ -144,6 +161,12 @@ int mm_pool_resume(struct mm_pool *pool)
 	r = page_fds_alloc(pool);
 	if (r == 0)
 		r = mm_pool_restore(pool, &opts, why, sizeof(why));
+	/* If it was left to another build, the one before can go on. */
+	if (r < 0 && r != -ENOMEM && !pool->shell->kept.left) {
+		mm_log(MM_LOG_ERROR, "pool.renewed", "device=%" PRIu64 " reason=\"%s\"",
+		       pool->ordinal, why);
+		r = pool_renew(pool, &opts);
+	}
 	if (r < 0)
 		mm_shell_fail(pool->shell, "core died, and device %" PRIu64 " cannot go on: %s",
 			      pool->ordinal, *why ? why : strerror(-r));

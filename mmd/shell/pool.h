@@ -60,6 +60,7 @@ struct mm_pool {
 	bool ready;           /* all pages are created, and scrubbed or quarantined */
 	uint32_t quarantined; /* pages that were quarantined when it became ready */
 	bool down;            /* its xfer keeps failing */
+	bool renewed;         /* what the last core knew of it could not be read */
 	struct mm_journal journal;
 	uint64_t replay_ns; /* how long it took to do what the journal has */
 	uint64_t image_ns;  /* how long the last image took */
@@ -78,7 +79,9 @@ int mm_pool_device(struct mm_pool *pool);
 
 /*
  * Makes the core that a process which died has left; actions that it has not performed wait in its
- * queue. Return: 0; negative errno, then mmd ends.
+ * queue. If that is damaged the pool is renewed: it has a new core without tenants, all of its
+ * pages are to be created anew by another xfer, and those that the tenants have are theirs alone.
+ * Return: 0; negative errno, then mmd ends.
  */
 int mm_pool_resume(struct mm_pool *pool);
 

@@ -150,7 +150,9 @@ int mm_pool_restore(struct mm_pool *pool, const struct mm_core_opts *opts, char 
 	if (r < 0)
 		return r;
 	r = journal_repeat(pool, image);
-	if (r < 0)
+	if (r < 0) {
 		snprintf(err, err_bytes, "its journal does not continue the image of its core");
+		pool->core = mm_core_destroy(pool->core);
+	}
 	return r;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "libclient/support/cleanup.h"
@@ -93,6 +94,46 @@ static int sessions_resume(struct mm_shell *shell)
 		}
 	}
 	return 0;
+}
+
+#define RENEWED "what mmd knew of its device was damaged"
+
+/* Sessions that were in a group with one that is forgotten end, and the group with them. */
+static void group_forget(struct mm_shell *shell, uint32_t group)
+{
+	if (!group || group > MM_GROUPS_MAX)
+		return;
+	for (uint32_t i = 0; i < shell->n_sessions; i++) {
+		struct mm_session_kept *kept = &shell->kept.front->session[i];
+
+		if (kept->state == MM_SESSION_FREE || kept->group != group)
+			continue;
+		kept->group = 0;
+		if (kept->state == MM_SESSION_OPEN && !shell->pool[kept->pool].renewed) {
+			snprintf(kept->end_reason, sizeof(kept->end_reason), "%s",
+				 "a rank of its group has ended");
+			mm_kept_publish(&kept->ending, 1u);
+		}
+	}
+	mm_kept_publish(&shell->kept.front->group[group - 1].used, 0u);
+}
+
+/*
+ * Ends the tenants of pools that were renewed. Nobody knows which pages they have, so none of these
+ * pages is used again. Return: how many there were.
+ */
+static size_t sessions_forget(struct mm_shell *shell)
+{
+	size_t n = 0;
+
+	MM_FOREACH_SESSION(shell, s) {
+		if (s->kept->state == MM_SESSION_FREE || !shell->pool[s->kept->pool].renewed)
+			continue;
+		group_forget(shell, s->kept->group);
+		mm_session_forget(s, RENEWED);
+		n++;
+	}
+	return n;
 }
 
 /* The core may not have been told that the connections of these are closed. */
@@ -213,7 +254,8 @@ static int workers_resume(struct mm_shell *shell)
 	int r = 0;
 
 	for (uint32_t i = 0; i < shell->n_pools && r == 0; i++)
-		r = mm_worker_resume(&shell->pool[i]);
+		if (!shell->pool[i].renewed)
+			r = mm_worker_resume(&shell->pool[i]);
 	return r;
 }
 
@@ -221,7 +263,7 @@ int mm_recover(struct mm_shell *shell)
 {
 	struct mm_book_head *head = &shell->kept.front->head;
 	uint64_t began_ns = mm_now_ns();
-	size_t dropped;
+	size_t dropped, forgotten;
 	int r;
 
 	faults_count(shell);
@@ -234,6 +276,7 @@ int mm_recover(struct mm_shell *shell)
 	mm_upgrade_stands(shell, shell->held.end_flags);
 	joining_settle(shell);
 	requests_take(shell);
+	forgotten = sessions_forget(shell);
 	mm_stores_resume(shell);
 	r = sessions_resume(shell);
 	if (r == 0)
@@ -260,8 +303,8 @@ int mm_recover(struct mm_shell *shell)
 	mm_trail_resumed(shell);
 	mm_shell_send_keeper(shell, MM_K_RESUMED, MM_ROLE_CORE, 0);
 	mm_log(MM_LOG_INFO, "core.resumed",
-	       "generation=%u away_us=%" PRIu64 " took_us=%" PRIu64 " dropped=%zu",
+	       "generation=%u away_us=%" PRIu64 " took_us=%" PRIu64 " dropped=%zu forgotten=%zu",
 	       head->generation, (mm_now_ns() - shell->held.beat_ns) / MM_NS_PER_US,
-	       (mm_now_ns() - began_ns) / MM_NS_PER_US, dropped);
+	       (mm_now_ns() - began_ns) / MM_NS_PER_US, dropped, forgotten);
 	return 0;
 }

@@ -14,6 +14,10 @@
  *            system's, and needs no correction.
  * Faults:    An event at which core has died twice by its own fault is left out, and its tenant is
  *            ended: a third core would die of it as well.
+ * Damage:    If the image of a pool's core or its journal cannot be read, that pool is renewed
+ *            (pool.h), and its tenants are ended: nobody knows which pages they have. Other pools,
+ *            their tenants, and stores that these use go on. A book that is damaged itself ends
+ *            mmd.
  * Threading: core's thread.
  */
 #pragma once

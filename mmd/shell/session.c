@@ -99,8 +99,7 @@ static void session_disconnect(struct mm_session *s)
 	mm_outbox_done(&s->outbox);
 }
 
-/* Sends the reason if the socket has room for it at once; else it is not sent. */
-static void reason_send(struct mm_session *s, const char *reason)
+void mm_session_tell_end(struct mm_session *s, const char *reason)
 {
 	struct mm_end end = { .magic = MM_ABI_MAGIC, .kind = MM_END_KIND };
 
@@ -137,7 +136,7 @@ static void session_free(struct mm_session *s)
 void mm_sessions_done(struct mm_shell *shell)
 {
 	MM_FOREACH_SESSION(shell, s) {
-		reason_send(s, "mmd is ending");
+		mm_session_tell_end(s, "mmd is ending");
 		session_free(s);
 	}
 }
@@ -505,7 +504,7 @@ static void session_close(struct mm_session *s)
 	mm_trail_session(s);
 	mm_session_log(s, MM_LOG_INFO, "tenant.closed", "tenant=%u name=%s reason=\"%s\"", tenant,
 		       s->name, s->ending);
-	reason_send(s, s->ending);
+	mm_session_tell_end(s, s->ending);
 	session_disconnect(s);
 	mm_session_set_state(s, MM_SESSION_CLOSED);
 	s->ending = NULL;

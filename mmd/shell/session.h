@@ -160,6 +160,8 @@ struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant);
 struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_pool *pool,
 				     const char *word, unsigned int *ret_many);
 
+/* Sends the reason of its end, if the socket has room for it at once; else it is not sent. */
+void mm_session_tell_end(struct mm_session *session, const char *reason);
 /* Closes the connection, if there is one, now; nothing else changes. */
 void mm_session_hang_up(struct mm_session *session);
 

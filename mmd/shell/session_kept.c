@@ -236,3 +236,24 @@ int mm_session_resume(struct mm_session *s)
 		mm_session_set_state(s, MM_SESSION_CLOSED);
 	return mm_session_watch(s);
 }
+
+void mm_session_forget(struct mm_session *s, const char *reason)
+{
+	struct mm_held *held = &s->shell->held;
+	int pidfd;
+
+	s->conn = s->kept->conn;
+	pidfd = mm_held_take(held, pidfd_name(s));
+	mm_close_fd(&pidfd);
+	mm_held_drop(held, pidfd_name(s), false);
+	s->fd = mm_held_take(held, (struct mm_held_name){ .kind = MM_HELD_CONN, .id = s->conn });
+	s->state = MM_SESSION_OPEN;
+	s->features = s->kept->features;
+	if (s->fd >= 0)
+		mm_session_tell_end(s, reason);
+	/* The book comes first, as for any session that ends. */
+	mm_kept_publish(&s->kept->state, MM_SESSION_FREE);
+	if (s->fd >= 0)
+		mm_session_hang_up(s);
+	s->state = MM_SESSION_FREE;
+}

@@ -38,3 +38,9 @@ void mm_session_init_rings(struct mm_session *session, bool resumes);
  * 0; negative errno: core cannot go on.
  */
 int mm_session_resume(struct mm_session *session);
+
+/*
+ * Ends a session that a core has left, whose tenant no core knows any more: its connection is hung
+ * up, and its place is free. What else keeper holds of it nobody takes, so that it is dropped.
+ */
+void mm_session_forget(struct mm_session *session, const char *reason);

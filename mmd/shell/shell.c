@@ -200,14 +200,15 @@ static void shell_check_ready(struct mm_shell *shell)
 				       .flags = MM_K_F_RESUMABLE };
 	uint64_t pages = 0, quarantined = 0;
 
-	if (shell->ready || shell->failed)
-		return;
-	for (uint32_t i = 0; i < shell->n_pools; i++) {
-		if (!mm_pool_check_ready(&shell->pool[i]))
-			return;
+	bool all = true;
+
+	for (uint32_t i = 0; i < shell->n_pools && !shell->failed; i++) {
+		all &= mm_pool_check_ready(&shell->pool[i]);
 		pages += shell->pool[i].worker.device.pages;
 		quarantined += shell->pool[i].quarantined;
 	}
+	if (!all || shell->ready || shell->failed)
+		return;
 	shell->ready = true;
 	mm_kept_publish(&shell->kept.front->head.ready, 1u);
 	mm_log(MM_LOG_INFO, "mmd.ready",
