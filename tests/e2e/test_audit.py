@@ -120,6 +120,21 @@ def test_core_dies(audited):
     assert granted <= 5 * 2 * PAGE <= granted + again
 
 
+def test_upgrade(audited):
+    """Another build goes on with the numbers, the file and the socket of observers."""
+    d, path = audited
+    set_quota(d, 101)
+    d.ctl("upgrade", BIN / "mmd")
+    wait_until(lambda: "upgrade.done" in events_of(path), 60, "the other build")
+    set_quota(d, 102)
+    assert d.ctl("--socket", d.dir / "view.sock", "events")["events"]
+    d.stop()
+    check_numbers(core_lines(path))
+    asked = [line["fields"]["method"] for line in core_lines(path) if line["event"] == "admin.request"]
+    assert asked == ["quota.set", "upgrade", "quota.set"]
+    assert {"mmd.stopping", "upgrade.done"} <= {line["event"] for line in lines_of(path) if line["role"] == "keeper"}
+
+
 def test_rotation(audited, root):
     """By rename and SIGHUP, as logrotate does; and by copy and truncation."""
     d, path = audited

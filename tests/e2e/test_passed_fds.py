@@ -203,8 +203,10 @@ def test_observer(d, passing):
             passing(s, request)
         assert d.status()
     with connected_to_look() as s:
-        with stopped(d.pids("core")[0]):
-            passing(s, request)
-            os.kill(d.pids("core")[0], signal.SIGKILL)
+        core = d.pids("core")[0]
+        os.kill(core, signal.SIGSTOP)
+        wait_until(lambda: state(core) == "T", 10, "core to be stopped")
+        passing(s, request)
+        os.kill(core, signal.SIGKILL)
         wait_until(d.answers, 20, "the next core")
     assert d.status()
