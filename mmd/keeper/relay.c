@@ -279,7 +279,8 @@ int mm_relay_main(int fd, const struct mm_config *config)
 	audit_begin(&r, config);
 	if (relay_rights_drop() < 0)
 		return 1;
-	while (n != 0 && relay_wait(&r)) {
+	/* A line that is there in part is read to its end: the next process would get the rest. */
+	while (n != 0 && (r.bytes || relay_wait(&r))) {
 		n = read(fd, r.text + r.bytes, sizeof(r.text) - r.bytes);
 		if (n < 0 && errno != EINTR)
 			return 1;
