@@ -94,12 +94,14 @@ static int message_finish(struct mm_pool *pool)
 /*
  * Receives and handles a message. While pages are being created it stays in the socket until keeper
  * holds their fds: if core dies before, its successor receives it again (tests/model/recreate.pml).
- * Return: 0; -EAGAIN: there is none, or it must stay; other negative errno.
+ * So it does where layers can lie on a disk, until what follows is in the book: that one of them
+ * cannot be read is said once. Return: 0; -EAGAIN: there is none, or it must stay; other negative
+ * errno.
  */
 static int message_receive(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
-	bool looks = w->pushed.creating;
+	bool looks = w->pushed.creating || *pool->shell->config->store_dir;
 	int fds[MM_FD_BATCH_MAX], r;
 	size_t n_fds = 0, len = 0;
 	struct mm_xmsg msg;

@@ -20,9 +20,10 @@ import below as below_module
 import daemon as daemon_module
 from below import FAIL
 from faults import BAD_END, KeyedWork, PartsWork, Work
-from programs import LONG, PATIENT, SANITIZE, last_line, wait_until
+from programs import LONG, PATIENT, SANITIZE, last_line, limit, wait_until
 from test_restart import await_core, core_of
-from test_tier import disk, on_disk  # pylint: disable=unused-import # disk is a fixture
+from tenant import Tenant, make_requests
+from test_tier import disk, end_lease, files_of, on_disk  # pylint: disable=unused-import # disk is a fixture
 
 pytestmark = pytest.mark.skipif(bool(SANITIZE), reason="a sanitizer stands in the library's place")
 
@@ -324,6 +325,31 @@ def test_page_without_descriptor(root, place, below, model_dirs):
             loop.place.down()
             d.log.rename(d.log.with_suffix(f".{site.key:x}.{nth}"))
     assert lost, "no page lost its descriptor"
+
+
+def test_unreadable_is_not_forgotten(root, place, below, model_dirs, disk):  # pylint: disable=redefined-outer-name
+    """xfer says once that a layer cannot be read. A core that dies of having read that leaves no tenant at a gate that
+    nobody opens: its successor ends it."""
+    d = place(below, policy="remap", pool="16M", page="64K", extra=on_disk(disk)).up()
+    requests = make_requests(root / "u.requests", 6, output=(30, 60))
+    Tenant(root, "good", model_dirs[0], requests, d).wait()
+    struck = 0
+    for site in [s for s in below.sites("core") if s.name == "recvmsg"]:
+        for nth in (1, 2):
+            bad = Tenant(root, "bad", model_dirs[1], requests, d, sync=True).ready()
+            d.put_plan("bad", 3, 1)
+            core = core_of(d)
+            [file] = [fd for fd, name, _ in files_of(core) if name.startswith(str(disk))]
+            end_lease(core, int(file.name))
+            os.truncate(file, 4096)
+            below.arm("core", nth, below_module.KILL_AFTER, site.key)
+            bad.go()
+            assert bad.process.wait(limit(60)) != 0, "it was served"
+            struck += below.fired("core")
+            below.disarm()
+            await_core(d)
+            wait_until(lambda: not d.answers() or not d.tenants(), 60, "it to go")
+    assert struck, "no core has died"
 
 
 assert below_module.LIBRARY.exists() or SANITIZE, below_module.LIBRARY
