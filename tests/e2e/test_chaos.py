@@ -52,6 +52,11 @@ class Bystander:
         self.tenant = None
 
 
+def bystanders(serve, root, daemon, models_of_them):
+    """Two of them, t0 and t1."""
+    return [Bystander(serve, root, daemon, f"t{i}", models_of_them[i], i) for i in range(2)]
+
+
 def kill_role(d, role, rng):
     """At a random moment: True when there was one and it is gone."""
     time.sleep(rng.uniform(0, 0.05))
@@ -101,7 +106,7 @@ def test_kill_tenants(root, start, serve, model_dirs, rng):
 
 def test_kill_xfer(root, start, serve, model_dirs, rng):
     d = start(policy="remap", pool="8M", page="16K")
-    tenants = [Bystander(serve, root, d, f"t{i}", model_dirs[i], i) for i in range(2)]
+    tenants = bystanders(serve, root, d, model_dirs)
     killed = 0
     while killed < KILLS:
         for t in tenants:

@@ -17,7 +17,7 @@ import abi
 import wire
 from daemon import Daemon, role_of
 from programs import BUILD, LONG, SANITIZE, wait_until
-from test_chaos import Bystander, cycle_plans
+from test_chaos import Bystander, bystanders, cycle_plans
 from test_groups import ranks, ranks_of, steps_of  # pylint: disable=unused-import # ranks is a fixture
 
 KILLS = int(os.environ.get("MM_RESTART_KILLS", (8 if SANITIZE else 30) * (20 if LONG else 1)))
@@ -64,7 +64,7 @@ def check_resumed(d, kills):
 def test_kill_core(root, start, serve, model_dirs, rng):
     """Two tenants trade KV memory and change their plans all the time."""
     d = start(policy="remap", pool="8M", page="16K")
-    tenants = [Bystander(serve, root, d, f"t{i}", model_dirs[i], i) for i in range(2)]
+    tenants = bystanders(serve, root, d, model_dirs)
     killed = 0
     while killed < KILLS:
         for t in tenants:
@@ -81,7 +81,7 @@ def test_kill_core(root, start, serve, model_dirs, rng):
 def test_kill_core_and_xfer(root, start, serve, model_dirs, rng):
     """Both at once: the next core starts the next xfer."""
     d = start(policy="remap", pool="8M", page="16K")
-    tenants = [Bystander(serve, root, d, f"t{i}", model_dirs[i], i) for i in range(2)]
+    tenants = bystanders(serve, root, d, model_dirs)
     for i in range(QUIET):
         for t in tenants:
             t.poke()
@@ -127,7 +127,7 @@ def test_join_and_leave(root, start, serve, model_dirs, rng):
 def test_stopped_tenant(root, start, serve, model_dirs, rng):
     """A tenant that is stopped while core is replaced several times goes on where it was."""
     d = start(policy="remap", pool="8M", page="16K")
-    tenants = [Bystander(serve, root, d, f"t{i}", model_dirs[i], i) for i in range(2)]
+    tenants = bystanders(serve, root, d, model_dirs)
     for t in tenants:
         t.poke()
     wait_until(tenants[1].has_model, 30, "the model")

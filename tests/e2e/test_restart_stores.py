@@ -18,7 +18,7 @@ import models
 from children import as_user, ended
 from programs import LONG, SANITIZE, check_report, wait_until
 from tenant import make_requests, plain_tokens
-from test_chaos import Bystander, cycle_plans
+from test_chaos import Bystander, bystanders, cycle_plans
 from test_keys import KEY, attaches, commits, keys_of, once
 from test_kv import SWAP, swap_case
 from test_restart import await_core, core_of, kill_core
@@ -89,7 +89,7 @@ def test_disk(root, start, serve, model_dirs, disk, rng):  # pylint: disable=red
     """Layers that cycle from a file while cores, and sometimes xfer, come and go."""
     d = start(policy="remap", pool="8M", page="16K", extra=on_disk(disk))
     held = Held(d)
-    tenants = [Bystander(serve, root, d, f"t{i}", model_dirs[i], i) for i in range(2)]
+    tenants = bystanders(serve, root, d, model_dirs)
     killed = 0
     while killed < KILLS:
         for t in tenants:

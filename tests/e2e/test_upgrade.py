@@ -13,7 +13,7 @@ import threading
 
 from daemon import Daemon, role_of
 from programs import BUILD, limit, wait_until
-from test_chaos import Bystander, cycle_plans, kill_role
+from test_chaos import Bystander, bystanders, cycle_plans, kill_role
 
 OTHERS = BUILD / "tests"
 LATER, NEEDS, FAILS, MOVED, LACKS, KEEPER_LACKS, KEEPER_FAILS = (
@@ -41,7 +41,7 @@ def upgrade(d, *args):
 def test_upgrade_under_load(root, start, serve, model_dirs, rng):
     """Builds follow each other while two tenants trade KV memory and change their plans."""
     d = start(policy="remap", pool="8M", page="16K")
-    tenants = [Bystander(serve, root, d, f"t{i}", model_dirs[i], i) for i in range(2)]
+    tenants = bystanders(serve, root, d, model_dirs)
     assert core_program(d) == "mmd"
     xfers = d.pids("xfer")
     for program, status, words, runs in [
