@@ -9,6 +9,7 @@ import pytest
 from daemon import role_of
 from programs import wait_until
 from tenant import make_requests, plain_tokens
+from test_groups import ranks, ranks_of  # noqa: F401  pylint: disable=unused-import
 
 IMAGE = b"mmrows01"
 FIRST_POOL_END = 140 << 20  # the images of the first device lie before it in the book, all others behind it
@@ -80,6 +81,24 @@ def test_a_device_begins_anew(root, start, serve, model_dirs):
     wait_until(lambda: d.device(0)["pages"].get("free") == 512, 60, "the pages of the device")
     again = serve("again", model_dirs[0], requests, d, extra=["--verify", "--device", "0"])
     assert again.tokens(120) == want
+    d.fds_at_start, d.first_xfer = d.settled_fds(), d.pids("xfer")
+
+
+def test_ranks_end_together(start, ranks):  # noqa: F811  pylint: disable=redefined-outer-name
+    """One rank of a group is on the device: the other one ends with it, and both devices serve another group."""
+    d = start(devices=2, pool="8M", page="16K")
+    group = ranks(d).ready()
+    die_damaged(d, images_damage)
+    wait_until(d.answers, 30, "core to answer")
+    for process in group.processes:
+        assert process.wait(60) != 0
+    wait_until(lambda: [d.device(i)["pages"].get("free") for i in range(2)] == [512, 512], 60, "the pages of both")
+    another = ranks(d).ready()
+    assert [t["group"]["rank"] for t in ranks_of(d)] == [0, 1]
+    another.processes[0].stdin.close()
+    another.processes[0].stdin = None
+    for process in another.processes:
+        assert process.wait(60) == 0
     d.fds_at_start, d.first_xfer = d.settled_fds(), d.pids("xfer")
 
 
