@@ -223,6 +223,12 @@ void mm_core_tally(const struct mm_core *c, struct mm_core_tally *ret_tally)
 	*ret_tally = c->tally;
 }
 
+uint64_t mm_core_tally_bound_ns(uint32_t i)
+{
+	mm_assert(i < MM_TALLY_BOUNDS);
+	return mm_c_tally_bounds_ns[i];
+}
+
 bool mm_core_tally_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_tally *ret_tally)
 {
 	const struct mm_c_tenant *t = mm_c_tenant(c, tenant);

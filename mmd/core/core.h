@@ -459,13 +459,12 @@ struct mm_core_stats {
 	uint32_t alpha_sum_max;
 };
 
-/* How often times were within each bound of mm_core_tally_bounds_ns; the last: beyond all. */
+/* How often times were within each of mm_core_tally_bound_ns(); the last: beyond all. */
 #define MM_TALLY_BOUNDS 16
 struct mm_core_times {
 	uint64_t count[MM_TALLY_BOUNDS + 1];
 	uint64_t sum_ns;
 };
-extern const uint64_t mm_core_tally_bounds_ns[MM_TALLY_BOUNDS];
 
 /* Counts of what happens to a tenant, to an account or in the pool; they only rise. */
 struct mm_core_tally {
@@ -535,6 +534,8 @@ void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);
 /* Gets the state of a tenant; false: no such tenant. */
 bool mm_core_tenant(const struct mm_core *core, uint32_t tenant, struct mm_core_tenant *ret_tenant);
 void mm_core_tally(const struct mm_core *core, struct mm_core_tally *ret_tally);
+/* Returns bound @i, below MM_TALLY_BOUNDS, of the classes of times. */
+uint64_t mm_core_tally_bound_ns(uint32_t i);
 /* The same for a tenant, or for the account of a key; false: there is none. */
 bool mm_core_tally_tenant(const struct mm_core *core, uint32_t tenant,
 			  struct mm_core_tally *ret_tally);

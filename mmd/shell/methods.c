@@ -12,6 +12,7 @@
 #include "libclient/protocol/xplan.h"
 #include "mmd/explain/explain.h"
 #include "mmd/shell/doctor.h"
+#include "mmd/shell/metrics.h"
 #include "mmd/shell/named.h"
 #include "mmd/shell/shell.h"
 #include "mmd/shell/steer.h"
@@ -19,19 +20,6 @@
 #include "mmd/shell/trail_show.h"
 
 #define SCHEMA 1
-
-static const char *const page_state_names[MM_PAGE_STATES] = {
-	[MM_PAGE_NONE] = "not_created",
-	[MM_PAGE_FREE] = "free",
-	[MM_PAGE_DIRTY] = "dirty",
-	[MM_PAGE_SCRUBBING] = "scrubbing",
-	[MM_PAGE_PARAM] = "param",
-	[MM_PAGE_SLOT] = "slot",
-	[MM_PAGE_KV] = "kv",
-	[MM_PAGE_MEM] = "mem",
-	[MM_PAGE_REVOKING] = "revoking",
-	[MM_PAGE_QUARANTINE] = "quarantine",
-};
 
 static const char *const plan_phase_names[] = {
 	[MM_PLAN_STEADY] = "steady",     [MM_PLAN_PRELOAD] = "preload",
@@ -62,7 +50,7 @@ static json_t *pages_json(const struct mm_core_stats *stats)
 	json_t *pages = json_object();
 
 	for (size_t i = 0; i < MM_PAGE_STATES; i++)
-		mm_json_put_u64(pages, page_state_names[i], stats->pages[i]);
+		mm_json_put_u64(pages, mm_page_state_name((enum mm_page_state)i), stats->pages[i]);
 	return pages;
 }
 
@@ -457,20 +445,6 @@ static json_t *xfer_json(const struct mm_worker *w)
 	return xfer;
 }
 
-/* Bytes since mmd started, those of tenants that have left included. */
-static uint64_t pool_bytes_streamed(const struct mm_pool *pool)
-{
-	uint64_t sum = pool->bytes_streamed_gone;
-
-	MM_FOREACH_SESSION(pool->shell, s) {
-		const struct mm_xcursor_region *c = s->cursor_region.base;
-
-		if (c && s->pool == pool)
-			sum += __atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED);
-	}
-	return sum;
-}
-
 static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 {
 	mm_json_put_u64(to, "alpha_sum", stats->alpha_sum);
@@ -516,7 +490,7 @@ static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_
 	pool_fill(pool, to, stats);
 	counters_fill(stats, to);
 	device_turns_fill(pool, to, stats);
-	mm_json_put_u64(to, "bytes_streamed", pool_bytes_streamed(pool));
+	mm_json_put_u64(to, "bytes_streamed", mm_pool_bytes_streamed(pool));
 	mm_core_kills(pool->core, &breaker, &kill_max);
 	mm_json_put_flag(to, "kill_breaker_open", breaker);
 	mm_json_put_u64(to, "kill_max", kill_max);
@@ -769,5 +743,6 @@ const struct mm_rpc_method mm_admin_methods[] = {
 	{ "activate", MM_RPC_CHANGES, mm_steer_activate },
 	{ "pin", MM_RPC_CHANGES, mm_steer_pin },
 	{ "unpin", MM_RPC_CHANGES, mm_steer_unpin },
+	{ "metrics", MM_RPC_VIEWS, mm_metrics_show },
 	{ .name = NULL },
 };

@@ -271,3 +271,36 @@ uint64_t mm_pool_deadline(const struct mm_pool *pool)
 
 	return pool_is_ticking(pool) ? MM_MIN(at, mm_core_deadline(pool->core)) : at;
 }
+
+/* ---- what it has ---- */
+
+static const char *const page_state_names[MM_PAGE_STATES] = {
+	[MM_PAGE_NONE] = "not_created",
+	[MM_PAGE_FREE] = "free",
+	[MM_PAGE_DIRTY] = "dirty",
+	[MM_PAGE_SCRUBBING] = "scrubbing",
+	[MM_PAGE_PARAM] = "param",
+	[MM_PAGE_SLOT] = "slot",
+	[MM_PAGE_KV] = "kv",
+	[MM_PAGE_MEM] = "mem",
+	[MM_PAGE_REVOKING] = "revoking",
+	[MM_PAGE_QUARANTINE] = "quarantine",
+};
+
+const char *mm_page_state_name(enum mm_page_state state)
+{
+	return page_state_names[state];
+}
+
+uint64_t mm_pool_bytes_streamed(const struct mm_pool *pool)
+{
+	uint64_t sum = pool->bytes_streamed_gone;
+
+	MM_FOREACH_SESSION(pool->shell, s) {
+		const struct mm_xcursor_region *c = s->cursor_region.base;
+
+		if (c && s->pool == pool)
+			sum += __atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED);
+	}
+	return sum;
+}

@@ -96,6 +96,12 @@ struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid);
 /* Whether all pages are created and can be granted by now; ends mmd when none can be. */
 bool mm_pool_check_ready(struct mm_pool *pool);
 
+/* The state's name in answers to the operator. */
+const char *mm_page_state_name(enum mm_page_state state);
+
+/* Bytes streamed since mmd started, for tenants that have left, too. */
+uint64_t mm_pool_bytes_streamed(const struct mm_pool *pool);
+
 /* Runs what is due in the core; mm_pool_deadline() is when something will be due. */
 void mm_pool_tick(struct mm_pool *pool, uint64_t now_ns);
 uint64_t mm_pool_deadline(const struct mm_pool *pool);

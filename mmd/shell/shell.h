@@ -65,6 +65,7 @@ struct mm_shell {
 	struct mm_builds builds;
 	char exe[MM_CONFIG_PATH_BYTES]; /* the file of this build; "": not known */
 	uint64_t started_ns;
+	uint64_t started_unix_s; /* the same by the wall clock, when somebody asked; else 0 */
 	uint64_t sample_at_ns;
 	uint64_t fds_max; /* RLIMIT_NOFILE */
 	uid_t owner;      /* the user that mmd was started as */

@@ -9,7 +9,7 @@
 #define STEP_NS_LEAST  1000u       /* no step is shorter */
 #define SAMPLE_LATE_NS MM_NS_PER_S /* by so much a step may have begun before the last sample */
 
-const uint64_t mm_core_tally_bounds_ns[MM_TALLY_BOUNDS] = {
+const uint64_t mm_c_tally_bounds_ns[MM_TALLY_BOUNDS] = {
 	100 * MM_NS_PER_US, 500 * MM_NS_PER_US, MM_NS_PER_MS,       2 * MM_NS_PER_MS,
 	5 * MM_NS_PER_MS,   10 * MM_NS_PER_MS,  20 * MM_NS_PER_MS,  50 * MM_NS_PER_MS,
 	100 * MM_NS_PER_MS, 200 * MM_NS_PER_MS, 500 * MM_NS_PER_MS, MM_NS_PER_S,
@@ -20,7 +20,7 @@ static void times_add(struct mm_core_times *times, uint64_t ns)
 {
 	uint32_t i = 0;
 
-	while (i < MM_TALLY_BOUNDS && ns > mm_core_tally_bounds_ns[i])
+	while (i < MM_TALLY_BOUNDS && ns > mm_c_tally_bounds_ns[i])
 		i++;
 	times->count[i]++;
 	times->sum_ns += ns;

@@ -39,6 +39,9 @@ struct mm_c_tally {
 	uint64_t sampled_ns;  /* when they had a step that was measured */
 };
 
+/* Bounds of the classes of times, each within. */
+extern const uint64_t mm_c_tally_bounds_ns[MM_TALLY_BOUNDS];
+
 /* Adds @n to a number of the tallies of @t, of its account and of the pool. */
 #define mm_c_tally_add(c, t, number, n)                         \
 	do {                                                    \

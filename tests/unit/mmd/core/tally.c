@@ -91,11 +91,11 @@ static void test_classes(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < MM_TALLY_BOUNDS; i++) {
-		assert_true(!i || mm_core_tally_bounds_ns[i] > mm_core_tally_bounds_ns[i - 1]);
+		assert_true(!i || mm_c_tally_bounds_ns[i] > mm_c_tally_bounds_ns[i - 1]);
 		for (uint64_t more = 0; more < 2; more++) {
 			core.now_ns = 0;
 			mm_c_tally_waits(&core, &tenant, 1);
-			core.now_ns = mm_core_tally_bounds_ns[i] + more;
+			core.now_ns = mm_c_tally_bounds_ns[i] + more;
 			mm_c_tally_granted(&core, &tenant);
 			sum += core.now_ns;
 		}
