@@ -34,6 +34,9 @@ install(FILES CHANGELOG.md README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/mm
 install(FILES Documentation/examples/tenant.c Documentation/examples/kv_only.c
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libmm-client-dev/examples COMPONENT client-dev)
 
+# Alert rules, their test, a dashboard and a configuration of Prometheus.
+install(DIRECTORY Documentation/examples/monitoring DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+
 # Relative to where the file itself lies, so that the prefix may be chosen when installing and the tree moved
 # after; absolute folders stay.
 if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")

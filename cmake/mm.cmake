@@ -12,14 +12,14 @@ pkg_check_modules(NCURSES REQUIRED IMPORTED_TARGET ncurses>=6.2)
 pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 find_library(NUMA_LIBRARY numa REQUIRED)
 
-# mmserve serves HTTP by libmicrohttpd, and reads a tokenizer.model by SentencePiece, which is C++. Without them it is
-# built without that.
+# mmserve and mmctl exporter serve HTTP by libmicrohttpd, and mmserve reads a tokenizer.model by SentencePiece, which is C++.
+# Without them they are built without that.
 set(MM_HTTP OFF)
 pkg_check_modules(MICROHTTPD QUIET IMPORTED_TARGET libmicrohttpd>=0.9.75)
 if(MICROHTTPD_FOUND)
   set(MM_HTTP ON)
 else()
-  message(STATUS "mmserve has no --listen: not found: libmicrohttpd 0.9.75 or later (libmicrohttpd-dev)")
+  message(STATUS "mmserve has no --listen, and mmctl no exporter: not found: libmicrohttpd 0.9.75 or later (libmicrohttpd-dev)")
 endif()
 set(MM_SENTENCEPIECE OFF)
 pkg_check_modules(SENTENCEPIECE QUIET IMPORTED_TARGET sentencepiece)

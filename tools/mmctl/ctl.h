@@ -33,6 +33,7 @@ struct mmctl {
 /* Runs a command; @argv has its arguments. Return: enum mm_exit. */
 typedef int mmctl_run_fn(const struct mmctl *ctl, int argc, char **argv);
 
+mmctl_run_fn mmctl_exporter_run;
 mmctl_run_fn mmctl_status_run, mmctl_pool_show_run, mmctl_plan_show_run, mmctl_plan_why_run,
 	mmctl_plan_set_run, mmctl_footprint_run, mmctl_devices_run, mmctl_quota_show_run,
 	mmctl_quota_set_run, mmctl_wait_run, mmctl_doctor_run, mmctl_upgrade_run, mmctl_events_run,

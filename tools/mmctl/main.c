@@ -21,6 +21,7 @@ static mmctl_run_fn *const command_runs[MMCTL_COMMANDS] = {
 	[MMCTL_QUOTA_SET] = mmctl_quota_set_run,
 	[MMCTL_WAIT] = mmctl_wait_run,
 	[MMCTL_DOCTOR] = mmctl_doctor_run,
+	[MMCTL_EXPORTER] = mmctl_exporter_run,
 	[MMCTL_UPGRADE] = mmctl_upgrade_run,
 	[MMCTL_SHUTDOWN] = mmctl_shutdown_run,
 	[MMCTL_REVOKE] = mmctl_revoke_run,

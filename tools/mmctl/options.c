@@ -138,6 +138,22 @@ static const struct mm_opt doctor_options[] = {
 	{ .name = NULL },
 };
 
+static const struct mm_opt exporter_options[] = {
+	{ .name = "listen",
+	  .value = "ADDRESS",
+	  .help = "where it serves HTTP: unix:PATH, 127.0.0.1:PORT or [::1]:PORT; port 0 is a free "
+		  "one. Other addresses are refused: TLS, and who may ask from outside, are a "
+		  "proxy's job",
+	  .type = MM_OPT_TEXT,
+	  MMCTL_AT(listen),
+	  .preset = "127.0.0.1:9736" },
+	{ .name = "list",
+	  .help = "only say which metrics there are; needs no mmd",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(list) },
+	{ .name = NULL },
+};
+
 static const struct mm_opt upgrade_options[] = {
 	{ .name = "check",
 	  .help = "only whether it could go on",
@@ -371,6 +387,11 @@ static const char text_doctor[] =
 	"not known here; warn; fail. Behind a line stands what to do. It changes nothing. Status 1 "
 	"if a check has failed; 3 where mmd cannot be reached, after the checks of the host.";
 
+static const char text_exporter[] =
+	"Serves /metrics, as OpenMetrics or as Prometheus' text, whichever is asked for, and "
+	"/-/healthy. It runs until SIGTERM, asks mmd once per scrape, and sleeps in between. While "
+	"mmd does not answer, mmd_up is 0.";
+
 static const char text_upgrade[] =
 	"EXE is the file of another build of mmd, which only root or mmd's user can change; by "
 	"default the file from which mmd was started, as it is now. It is started with a copy of "
@@ -526,6 +547,11 @@ static const struct mm_opt_command commands[] = {
 				      "do",
 			   .text = text_doctor,
 			   .sets = { { doctor_options, 0 } } },
+	[MMCTL_EXPORTER] = { .name = "exporter",
+			     .arguments = "",
+			     .summary = "serves metrics over HTTP, for Prometheus",
+			     .text = text_exporter,
+			     .sets = { { exporter_options, 0 } } },
 	[MMCTL_UPGRADE] = { .name = "upgrade",
 			    .arguments = "[EXE]",
 			    .summary = "another build of mmd goes on, and no tenant notices",

@@ -32,6 +32,7 @@ enum mmctl_command_index {
 	MMCTL_EVENTS,
 	MMCTL_WAIT,
 	MMCTL_DOCTOR,
+	MMCTL_EXPORTER,
 	MMCTL_UPGRADE,
 	MMCTL_SHUTDOWN,
 	MMCTL_REVOKE,
@@ -72,6 +73,9 @@ struct mmctl_options {
 	/* For revoke, drain, activate and pin. */
 	uint64_t drain_within_s; /* MMCTL_UNSET: as long as it takes */
 	bool no_wait, cancel;
+	/* For exporter. */
+	const char *listen;
+	bool list;
 	/* For footprint. */
 	const char *models; /* path of a file of shapes; NULL: none */
 	uint64_t page_bytes[MMCTL_PAGE_SIZES_MAX];

@@ -256,8 +256,8 @@ class Install(unittest.TestCase):
 
     def test_completion(self):
         commands = self.offers("mmctl", "")
-        self.assertEqual(commands[:10], ["status", "pool", "plan", "devices", "footprint", "quota", "wait", "doctor",
-                                         "upgrade", "shutdown"])
+        self.assertEqual(commands[:11], ["status", "pool", "plan", "devices", "footprint", "quota", "wait", "doctor",
+                                         "exporter", "upgrade", "shutdown"])
         self.assertEqual(len(commands), len(set(commands)))  # which they all are, e2e/completion checks
         self.assertEqual(self.offers("mmctl", "quota", ""), ["show", "set"])
         for value in (["plan"], ["=", "plan"]):  # the value of an option is no command
