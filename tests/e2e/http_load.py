@@ -84,11 +84,15 @@ def hostile(port, until, share, counts):
 
 
 def spin(until, share):
-    while time.monotonic() < until:
-        end = time.thread_time() + 0.005 * share
-        while time.thread_time() < end:
-            pass
-        time.sleep(0.005 * (1 - share))
+    """Takes this share of a processor in all, also where others make it wait for a while."""
+    begin = time.monotonic()
+    while (now := time.monotonic()) < until:
+        if time.thread_time() < share * (now - begin):
+            end = time.thread_time() + 0.001
+            while time.thread_time() < end:
+                pass
+        else:
+            time.sleep(0.001)
 
 
 def server_thread_cpu(pid):

@@ -6,6 +6,7 @@
 
 #include "tools/mmserve/engine/config.h"
 #include "tools/mmserve/text/folder.h"
+#include "tools/mmserve/text/utf8.h"
 
 #if MM_HTTP
 static int speak_listen(struct mm_speak *s, const struct mm_serve_options *o, uint32_t n_ends,
@@ -30,6 +31,22 @@ static int speak_listen(struct mm_speak *s, const struct mm_serve_options *o, ui
 	return mm_http_open(&opts, &s->http, err);
 }
 
+/* Names the model. A folder's name may be any bytes, and JSON has UTF-8. */
+static void speak_name(struct mm_speak *s, const struct mm_serve_options *o)
+{
+	struct mm_utf8 utf8 = { 0 };
+	char name[(sizeof(s->name) - 1) / 3 - 8];
+	size_t n;
+
+	if (o->served_name)
+		snprintf(name, sizeof(name), "%s", o->served_name);
+	else
+		mm_folder_name(o->model, name, sizeof(name));
+	n = mm_utf8_push(&utf8, name, strlen(name), s->name);
+	n += mm_utf8_end(&utf8, s->name + n);
+	s->name[n] = '\0';
+}
+
 int mm_speak_open(struct mm_speak *s, const struct mm_serve_options *o, const struct mm_arch *arch,
 		  char *err)
 {
@@ -41,10 +58,7 @@ int mm_speak_open(struct mm_speak *s, const struct mm_serve_options *o, const st
 		snprintf(err, MM_SERVE_ERROR_BYTES, "no inbox: %s", strerror(-r));
 		return r;
 	}
-	if (o->served_name)
-		snprintf(s->name, sizeof(s->name), "%s", o->served_name);
-	else
-		mm_folder_name(o->model, s->name, sizeof(s->name));
+	speak_name(s, o);
 	r = mm_vocab_open(o->model, arch->vocab, &s->vocab, s->no_text);
 	if (r < 0) {
 		snprintf(err, MM_SERVE_ERROR_BYTES, "%s", s->no_text);

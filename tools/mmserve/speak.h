@@ -24,7 +24,7 @@ struct mm_speak {
 	struct mm_vocab *vocab; /* NULL: token ids only */
 	char no_text[MM_VOCAB_ERROR_BYTES];
 	char no_chat[128]; /* "": there is chat */
-	char name[256];
+	char name[1024];
 	uint32_t ends[MM_JOB_ENDS_MAX / 2];
 	struct mm_keys keys;
 	struct mm_http *http;
