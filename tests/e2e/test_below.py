@@ -181,7 +181,7 @@ def test_core_killed_with_stores(root, place, below, model_dirs, disk, rng, acti
     """As test_core_killed(); all stores lie on a disk, and one is found by its key: spools, keys and their ends."""
     options = {"policy": "remap", "pool": "5M", "page": "16K", "extra": [*PATIENT, *on_disk(disk)]}
     kill_at_each(Loop(root, place(below, **options), below, model_dirs, "core", KeyedWork), action, rng,
-                 most=(POINTS + 5) // 6)
+                 most=(POINTS + 11) // 12)
 
 
 class Holder(threading.Thread):

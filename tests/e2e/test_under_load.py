@@ -19,7 +19,7 @@ from test_restart import await_core, check_resumed, kill_core
 from test_restart_stores import Held
 from test_tier import BUDGET, disk, on_disk  # pylint: disable=unused-import # disk is a fixture
 
-KILLS = int(os.environ.get("MM_RESTART_KILLS", 20 * (50 if LONG else 1)))
+KILLS = int(os.environ.get("MM_RESTART_KILLS", 12 * (80 if LONG else 1)))
 POOL = 3200  # KiB
 IN_TURNS = ["--turns", "quantum", "--quantum", "20", "--kv-share", "256K", "--block-tokens", "8", "--swap-tokens", "4",
             "--kv-idle", "20"]
