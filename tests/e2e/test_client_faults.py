@@ -47,6 +47,13 @@ class Tenant:
         return done.returncode, words and words[3] == "1"
 
 
+def slow_say(tenant, what, begun):
+    """What a tenant has waited for long, it may have waited for in vain."""
+    seconds = time.monotonic() - begun
+    if seconds > 5:
+        print(f"{what}: {seconds:.1f} s, {last_line(tenant.log)}")
+
+
 def fault_points(tenant, rng):
     """Those of the program: the n-th of a process fails, until none is left to fail."""
     reached = 0
@@ -57,10 +64,12 @@ def fault_points(tenant, rng):
             last *= 2
         numbers = rng.sample(range(1, last), POINTS)
     for nth in numbers:
+        begun = time.monotonic()
         code, fired = tenant.live({"MM_FAULT_NTH": str(nth)})
         assert fired or code == DONE, f"point {nth}: {last_line(tenant.log)}, and it was not the fault"
         reached += fired
         tenant.d.check_idle()
+        slow_say(tenant, f"point {nth}", begun)
         if not fired and not POINTS:
             break
     return reached
@@ -86,9 +95,7 @@ def fault_calls(tenant, rng):
             except AssertionError as e:
                 raise AssertionError(f"call {nth} of {total}, {orders.fired_site('client')}: {e}") from None
             reached += orders.fired("client")
-            if time.monotonic() - begun > 5:
-                print(f"call {nth} of {total}, {orders.fired_site('client')}: {time.monotonic() - begun:.1f} s, "
-                      f"{last_line(tenant.log)}")
+            slow_say(tenant, f"call {nth} of {total}, {orders.fired_site('client')}", begun)
     finally:
         orders.close()
     return reached
