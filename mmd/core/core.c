@@ -17,6 +17,7 @@
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/plans.h"
 #include "mmd/core/plan/swap.h"
+#include "mmd/core/settle.h"
 
 #define JOBS_DEFAULT 256
 
@@ -68,6 +69,43 @@ static bool opts_are_valid(const struct mm_core_opts *o)
 	       o->jobs_max <= MM_XQ_SLOTS - o->tenants_max && o->kill_max <= MM_KILLS_MAX &&
 	       o->slots <= MM_SLOTS_MAX && o->turn_quantum_max_ns <= MM_TURN_QUANTUM_LIMIT_NS &&
 	       o->turn_priority_max <= MM_TURN_PRIORITY_MAX && opts_knobs_are_valid(o);
+}
+
+/* Sets in @o the values of @opts that may change; its times are not scaled. */
+static void opts_take_changeable(struct mm_core_opts *o, const struct mm_core_opts *opts)
+{
+	o->account_max_pages = opts->account_max_pages;
+	o->on_timeout = opts->on_timeout;
+	o->turn_quantum_max_ns = opts->turn_quantum_max_ns;
+	o->turn_priority_max = opts->turn_priority_max;
+	o->reversion = opts->reversion;
+	o->sharing = opts->sharing;
+	o->turn_cost_permille = opts->turn_cost_permille;
+	o->idle_ns = opts->idle_ns;
+	o->dwell_ns = opts->dwell_ns;
+	o->change_ns = opts->change_ns;
+	o->reclaim_ns = opts->reclaim_ns;
+	o->link_slows_permille = opts->link_slows_permille;
+	o->rho_permille = opts->rho_permille;
+	o->reclaim_timeout_ns = opts->reclaim_timeout_ns;
+	o->stop_ns = opts->stop_ns;
+	o->kill_window_ns = opts->kill_window_ns;
+	o->kill_max = opts->kill_max;
+}
+
+int mm_core_tune(struct mm_core *c, uint64_t now_ns, const struct mm_core_opts *opts)
+{
+	struct mm_core_opts o = c->opts;
+
+	mm_c_event_begin(c, now_ns);
+	opts_take_changeable(&o, opts);
+	opts_set_defaults(&o);
+	if (!opts_are_valid(&o) || o.on_timeout >= MM_ON_TIMEOUTS)
+		return MM_E_RANGE;
+	opts_scale_times(&o);
+	c->opts = o;
+	mm_c_settle(c, now_ns);
+	return 0;
 }
 
 /* Gives each tenant index its tables own and map, which it keeps for good. */

@@ -13,8 +13,8 @@
  * Errors:    mm_core_on_*: 0, or a positive enum mm_outcome when the *peer* did what it must not:
  *            the shell then kicks that peer. No call fails for want of memory after create.
  * Queue:     the caller empties the queue by mm_core_next() before each mm_core_on_*,
- *            mm_core_plan_set(), mm_core_account_add() and mm_core_quota_set(), which assert that
- *            it is empty. Functions that allow actions in the queue are marked.
+ *            mm_core_plan_set(), mm_core_account_add(), mm_core_quota_set() and mm_core_tune(),
+ *            which assert that it is empty. Functions that allow actions in the queue are marked.
  * Order:     actions are to be performed in the order given. Those for one tenant's connection
  *            (FDS, MAP, EVENT) form one FIFO: an event is sent after the fds before it were
  *            acknowledged.
@@ -379,6 +379,14 @@ struct mm_core_quota {
  */
 int mm_core_account_add(struct mm_core *core, uint64_t account, uint64_t domain,
 			const struct mm_core_quota *quota);
+
+/*
+ * Changes what may change while the core lives: defaults of accounts, which count for those that
+ * join from then on; the ladder's times and its breaker; the controller's knobs that are not fixed.
+ * @opts: as of mm_core_create(); all other fields are ignored. 0; MM_E_RANGE: a value is out of
+ * range, and nothing was changed.
+ */
+int mm_core_tune(struct mm_core *core, uint64_t now_ns, const struct mm_core_opts *opts);
 
 enum mm_quota_outcome {
 	MM_QUOTA_APPLIED, /* in force */

@@ -40,6 +40,7 @@ static const char *const event_names[MM_EVENT_KINDS] = {
 	[MM_EVENT_QUOTA_SET] = "quota-set",
 	[MM_EVENT_STEER] = "steer",
 	[MM_EVENT_PAGE_UNHELD] = "page-unheld",
+	[MM_EVENT_TUNE] = "tune",
 };
 
 const char *mm_event_name(enum mm_event_kind kind)
@@ -111,6 +112,8 @@ static int event_call_other(struct mm_core *c, const struct mm_event *e,
 	case MM_EVENT_STEER:
 		return mm_core_steer(c, e->now_ns, e->tenant, e->steer.how, e->steer.until_ns,
 				     &ret->pages);
+	case MM_EVENT_TUNE:
+		return mm_core_tune(c, e->now_ns, &e->tune);
 	default:
 		mm_panic("an event of no kind", __FILE__, __LINE__);
 	}
@@ -260,6 +263,28 @@ static WALK void walk_quota(struct walk *w, struct mm_core_quota *q)
 	walk_u32(w, &q->turn_priority_max);
 	walk_u64(w, &q->goal_ttft_ns);
 	walk_u64(w, &q->goal_tpot_ns);
+}
+
+/* Walks over the options that mm_core_tune() looks at. */
+static WALK void walk_tune(struct walk *w, struct mm_core_opts *o)
+{
+	walk_u64(w, &o->account_max_pages);
+	o->on_timeout = (enum mm_on_timeout)walk_bounded(w, o->on_timeout, MM_ON_TIMEOUTS - 1);
+	walk_u64(w, &o->turn_quantum_max_ns);
+	walk_u32(w, &o->turn_priority_max);
+	walk_u32(w, &o->reversion);
+	walk_u32(w, &o->sharing);
+	walk_u32(w, &o->turn_cost_permille);
+	walk_u64(w, &o->idle_ns);
+	walk_u64(w, &o->dwell_ns);
+	walk_u64(w, &o->change_ns);
+	walk_u64(w, &o->reclaim_ns);
+	walk_u32(w, &o->link_slows_permille);
+	walk_u32(w, &o->rho_permille);
+	walk_u64(w, &o->reclaim_timeout_ns);
+	walk_u64(w, &o->stop_ns);
+	walk_u64(w, &o->kill_window_ns);
+	walk_u32(w, &o->kill_max);
 }
 
 static WALK void walk_rank(struct walk *w, struct mm_core_rank *rank)
@@ -417,6 +442,9 @@ static WALK void walk_arguments(struct walk *w, struct mm_event *e, struct mm_te
 		walk_u64(w, &e->quota.domain);
 		walk_u64(w, &e->quota.revision);
 		walk_quota(w, &e->quota.quota);
+		break;
+	case MM_EVENT_TUNE:
+		walk_tune(w, &e->tune);
 		break;
 	default:
 		break; /* no arguments */

@@ -48,6 +48,7 @@ enum mm_event_kind {
 	MM_EVENT_QUOTA_SET,   /* quota: domain is not used; enum mm_quota_outcome is the result */
 	MM_EVENT_STEER,       /* tenant, steer; pages in the result */
 	MM_EVENT_PAGE_UNHELD, /* page */
+	MM_EVENT_TUNE,        /* tune */
 	MM_EVENT_KINDS
 };
 
@@ -84,6 +85,7 @@ struct mm_event {
 			uint64_t account, domain, revision;
 			struct mm_core_quota quota;
 		} quota;
+		struct mm_core_opts tune; /* what mm_core_tune() looks at */
 	};
 	union {
 		const struct mm_tenant_stats *stats;

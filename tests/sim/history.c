@@ -420,6 +420,9 @@ static void operator_act(struct world *w)
 			: outcome == MM_QUOTA_DEFERRED ? H_QUOTAS_LATER
 						       : H_QUOTAS_NOT,
 			1);
+		/* No number more is drawn than without it. */
+		if (q.turn_priority_max == 3)
+			w_tune(w, (uint32_t)(q.turn_quantum_max_ns / MM_NS_PER_MS));
 		return;
 	}
 	if (!p->used)

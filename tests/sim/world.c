@@ -552,6 +552,20 @@ enum mm_quota_outcome w_quota_set(struct world *w, uint32_t account,
 	return outcome;
 }
 
+void w_tune(struct world *w, uint32_t how)
+{
+	struct mm_event e = { .kind = MM_EVENT_TUNE, .tune = w->opts };
+
+	if (how) {
+		e.tune.reversion = how % 2 ? MM_SWITCH_OFF : MM_SWITCH_ON;
+		e.tune.sharing = 1 + how % 3;
+		e.tune.dwell_ns = how * MM_NS_PER_MS;
+		e.tune.rho_permille = 1 + how % 1000;
+	}
+	mm_assert(w_event(w, e).r == 0);
+	w_drain(w);
+}
+
 bool w_could_have(struct world *w, const struct w_proc *p)
 {
 	struct mm_core_account a;

@@ -407,6 +407,8 @@ void w_account_add(struct world *w, uint32_t account, uint32_t domain,
 		   const struct mm_core_quota *quota);
 enum mm_quota_outcome w_quota_set(struct world *w, uint32_t account,
 				  const struct mm_core_quota *quota);
+/* Changes knobs and times of the core, by @how; 0: back to what it began with. */
+void w_tune(struct world *w, uint32_t how);
 /* True if there are free pages for one of its chunks, and its account has room. */
 bool w_could_have(struct world *w, const struct w_proc *p);
 /* True if the page has the bytes of an entry of the process's model. */

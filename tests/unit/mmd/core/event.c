@@ -84,6 +84,24 @@ static struct mm_event event_of(enum mm_event_kind kind)
 		e.plan.alpha = -1, e.plan.slots = 2;
 	else if (kind == MM_EVENT_STEER)
 		e.steer.how = MM_STEER_UNPIN, e.steer.until_ns = UINT64_MAX;
+	else if (kind == MM_EVENT_TUNE)
+		e.tune = (struct mm_core_opts){ .account_max_pages = 4,
+						.on_timeout = MM_ON_TIMEOUT_QUARANTINE,
+						.turn_quantum_max_ns = 5,
+						.turn_priority_max = 6,
+						.reversion = MM_SWITCH_OFF,
+						.sharing = MM_SHARING_TURNS,
+						.turn_cost_permille = 7,
+						.idle_ns = 8 * MM_NS_PER_MS,
+						.dwell_ns = 9 * MM_NS_PER_MS,
+						.change_ns = 10 * MM_NS_PER_MS,
+						.reclaim_ns = 11 * MM_NS_PER_MS,
+						.link_slows_permille = 12,
+						.rho_permille = 13,
+						.reclaim_timeout_ns = 14,
+						.stop_ns = 15,
+						.kill_window_ns = 16,
+						.kill_max = 17 };
 	if (kind == MM_EVENT_SWAP)
 		e.pieces = pieces;
 	if (kind == MM_EVENT_MODEL)
@@ -216,6 +234,8 @@ static void test_words_beyond_their_field(void **state)
 		{ MM_EVENT_RANK_ORDER, 6, 2 },
 		{ MM_EVENT_QUOTA_SET, 10, MM_ON_TIMEOUTS },
 		{ MM_EVENT_STEER, 3, MM_STEERS },
+		{ MM_EVENT_TUNE, 4, MM_ON_TIMEOUTS },
+		{ MM_EVENT_TUNE, 19, UINT64_C(1) << 32 },
 	};
 
 	(void)state;
