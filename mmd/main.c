@@ -81,7 +81,7 @@ static int keeper_again(const struct mm_config *config, char **argv)
 	return mm_keeper_again(config, argv);
 }
 
-static int role_run(const struct mm_config *config, char **argv)
+static int role_run(const struct mm_config *config, int argc, char **argv)
 {
 	enum mm_log_level level = (enum mm_log_level)config->log_level;
 	static char role[16];
@@ -126,7 +126,7 @@ static int role_run(const struct mm_config *config, char **argv)
 		 * have to close them itself.
 		 */
 		files_raise();
-		return mm_keeper_main(config);
+		return mm_keeper_main(config, argc, argv);
 	}
 }
 
@@ -172,5 +172,5 @@ int main(int argc, char **argv)
 			strerror(-r));
 		return MM_EXIT_FAILED;
 	}
-	return role_run(&config, argv);
+	return role_run(&config, argc, argv);
 }

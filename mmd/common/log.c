@@ -37,6 +37,11 @@ const char *mm_log_role(void)
 	return log_role;
 }
 
+void mm_log_set_level(enum mm_log_level level)
+{
+	log_level = level;
+}
+
 void mm_log_find_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");

@@ -44,6 +44,9 @@ const char *mm_log_prefix(enum mm_log_level level);
 /* The word in lines: "warn". */
 const char *mm_log_level_name(enum mm_log_level level);
 
+/* Changes the level; the caller's process has one thread that logs. */
+void mm_log_set_level(enum mm_log_level level);
+
 /**
  * mm_log() - write one line
  * @level: of this line

@@ -150,6 +150,12 @@ enum mm_kop {
 	 * 0: it has stayed what it was, and text says why.
 	 */
 	MM_K_BUILD,
+	/*
+	 * core -> keeper: read the files again, or, with an id, the answer to the settings of that
+	 * serial number: result. keeper -> core: settings to apply (1 fd: JSON), id: their serial
+	 * number, from 1.
+	 */
+	MM_K_RELOAD,
 };
 
 #define MM_K_F_ACK   1u /* DROP: DROPPED is to follow */
@@ -205,10 +211,11 @@ enum mm_held_kind {
 	MM_HELD_STORE,    /* id: the store; index: which of its files */
 	/* core's end of the pair with a role; index: mm_held_peer(); id: as in struct mm_kmsg */
 	MM_HELD_PEER,
-	MM_HELD_GROUP, /* id: the group */
-	MM_HELD_OUTFD, /* an fd that waits to be sent to a tenant; id: a serial number of core */
-	MM_HELD_VIEW,  /* an observer's connection; id: serial number that keeper gave to it */
-	MM_HELD_TRAIL, /* the ring of what has happened (shell/trail.h) */
+	MM_HELD_GROUP,  /* id: the group */
+	MM_HELD_OUTFD,  /* an fd that waits to be sent to a tenant; id: a serial number of core */
+	MM_HELD_VIEW,   /* an observer's connection; id: serial number that keeper gave to it */
+	MM_HELD_TRAIL,  /* the ring of what has happened (shell/trail.h) */
+	MM_HELD_CONFIG, /* keeper's own: what is shown of the settings, and the command line */
 	MM_HELD_KINDS,
 };
 

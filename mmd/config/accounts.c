@@ -431,21 +431,25 @@ static json_t *value_format(const struct account_field *f, const struct mm_accou
 	return number == MM_ACCOUNT_ANY ? NULL : json_integer((json_int_t)number);
 }
 
+json_t *mm_accounts_json(const struct mm_account_config *account)
+{
+	json_t *json = json_object();
+
+	for (size_t k = 0; k < MM_ARRAY_SIZE(fields); k++) {
+		json_t *value = value_format(&fields[k], account);
+
+		if (value)
+			mm_json_put(json, fields[k].key, value);
+	}
+	return json;
+}
+
 char *mm_accounts_format(const struct mm_accounts *accounts)
 {
 	mm_cleanup(mm_json_done) json_t *list = json_array();
 
-	for (uint32_t i = 0; i < accounts->n; i++) {
-		json_t *account = json_object();
-
-		for (size_t k = 0; k < MM_ARRAY_SIZE(fields); k++) {
-			json_t *value = value_format(&fields[k], &accounts->account[i]);
-
-			if (value)
-				mm_json_put(account, fields[k].key, value);
-		}
-		json_array_append_new(list, account);
-	}
+	for (uint32_t i = 0; i < accounts->n; i++)
+		json_array_append_new(list, mm_accounts_json(&accounts->account[i]));
 	return json_dumps(list, JSON_COMPACT);
 }
 

@@ -98,6 +98,9 @@ int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_accoun
  */
 uint64_t mm_accounts_share(uint64_t places, uint64_t used, uint64_t own);
 
+/* One account as an object of the list. */
+json_t *mm_accounts_json(const struct mm_account_config *account);
+
 /* The keys of an account as a table of options, for help; nothing is stored. */
 const struct mm_opt *mm_accounts_opts(void);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "mmd/common/host.h"
+#include "mmd/config/reload.h"
 #include "mmd/config/table.h"
 
 static int settings_fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
@@ -257,6 +258,17 @@ static bool option_is_unset(const struct mm_config *c, const struct mm_opt *o)
 		return list->n == 0 || (list->n == 1 && value < o->min);
 	}
 	return o->type != MM_OPT_CHOICE && !number_is_set(o, value);
+}
+
+char *mm_config_value(const struct mm_config *config, const struct mm_opt *opt)
+{
+	char *flag = option_is_unset(config, opt) ? NULL : flag_format(config, opt, 0);
+	char *value = flag ? strdup(strchr(flag, '=') + 1) : NULL;
+
+	if (!flag && option_is_unset(config, opt))
+		return strdup("");
+	free(flag);
+	return value;
 }
 
 int mm_config_args(const struct mm_config *config, enum mm_role role, char **ret_argv)

@@ -50,7 +50,7 @@ void mm_hold_drop(struct mm_hold *hold, struct mm_held_name name)
 /* With a pidfd of its choice core could have any process killed. */
 static bool name_is_ours(const struct mm_held_name *name)
 {
-	return name->kind == 0 || name->kind == MM_HELD_PIDFD;
+	return name->kind == 0 || name->kind == MM_HELD_PIDFD || name->kind == MM_HELD_CONFIG;
 }
 
 void mm_hold_on_kill(const struct mm_hold *hold, uint64_t conn)
@@ -81,6 +81,9 @@ void mm_hold_on_drop(struct mm_hold *hold, struct mm_kchan *core, const struct m
 	for (uint32_t i = 0; i < packet->n_names; i++) {
 		const struct mm_held_name *name = &packet->name[i];
 
+		/* A core that has no use for it must not take it from its successors. */
+		if (name->kind == MM_HELD_CONFIG)
+			continue;
 		held_close(hold, name, mm_fdtab_take(&hold->fds, *name),
 			   packet->msg.flags & MM_K_F_SLOW);
 	}

@@ -29,6 +29,7 @@ void mm_kcore_stop(struct mm_keeper *k)
 	if (k->stopping)
 		return;
 	k->stopping = true;
+	mm_notify_stopping(&k->notify);
 	k->end_at_ns = mm_now_ns() + MM_KEEPER_STOP_NS;
 	if (k->process.pid)
 		mm_instance_send(&k->core, &msg, NULL, 0);
@@ -52,6 +53,7 @@ static void core_on_ready(struct mm_keeper *k, const struct mm_kmsg *msg)
 		return;
 	}
 	k->ready = true;
+	mm_notify_ready(&k->notify, "serving");
 	k->process.serves = true;
 	k->process.resumable = msg->flags & MM_K_F_RESUMABLE;
 }
@@ -60,6 +62,7 @@ static void core_on_resumed(struct mm_keeper *k)
 {
 	k->process.serves = true;
 	k->process.failures = 0;
+	mm_notify_status(&k->notify, "serving");
 	mm_children_forget_ended(k);
 }
 
@@ -127,6 +130,9 @@ static void core_on_message(struct mm_keeper *k, struct mm_kpacket *packet)
 		break;
 	case MM_K_STANDS:
 		mm_upgrade_on_stands(k);
+		break;
+	case MM_K_RELOAD:
+		mm_reload_on_message(k, msg);
 		break;
 	case MM_K_STOP:
 		if (msg->result >= 0)
@@ -234,10 +240,13 @@ static void successor_schedule(struct mm_keeper *k)
 	p->start_at_ns = now + mm_keeper_backoff_ns(p->failures++, BACKOFF_MAX_NS);
 	p->loads_by_ns = now + LOADS_WAIT_NS;
 	mm_children_kill_loads(k);
+	mm_notify_status(&k->notify, "core has ended; another one goes on");
 }
 
 void mm_kcore_end(struct mm_keeper *k)
 {
+	if (!k->stopping)
+		mm_notify_stopping(&k->notify);
 	k->stopping = true;
 	k->process.start_at_ns = UINT64_MAX;
 	mm_hold_hang_up(&k->hold);
@@ -417,6 +426,7 @@ void mm_kcore_service(struct mm_keeper *k)
 	beat_check_due(k);
 	mm_upgrade_service(k);
 	mm_reexec_service(k);
+	mm_reload_service(k);
 }
 
 uint64_t mm_kcore_due_ns(const struct mm_keeper *k)

@@ -194,10 +194,18 @@ static void children_reap(struct mm_keeper *k)
 	}
 }
 
-/* SIGTERM and the terminal's ^C and ^\ end mmd. SIGHUP, SIGUSR1 and SIGUSR2 do not. */
+/* SIGTERM and the terminal's ^C and ^\ end mmd; SIGHUP, SIGUSR1 and SIGUSR2 do not. */
 static bool signal_ends_mmd(uint32_t signal)
 {
 	return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT;
+}
+
+/* The audit log is opened anew, for whoever has moved its file, and the settings are read again. */
+static void keeper_on_hangup(struct mm_keeper *k)
+{
+	if (*k->config->audit == '/')
+		mm_relay_reopen(&k->relay, k->config);
+	mm_reload_want(k);
 }
 
 static void keeper_on_signal(struct mm_loop_source *source, uint32_t events)
@@ -211,8 +219,8 @@ static void keeper_on_signal(struct mm_loop_source *source, uint32_t events)
 			continue;
 		if (signal_ends_mmd(info.ssi_signo))
 			mm_kcore_stop(k);
-		else if (info.ssi_signo == SIGHUP && *k->config->audit == '/')
-			mm_relay_reopen(&k->relay, k->config);
+		else if (info.ssi_signo == SIGHUP)
+			keeper_on_hangup(k);
 		else
 			mm_log(MM_LOG_WARN, "signal.ignored", "signal=%s pid=%u uid=%u",
 			       sigabbrev_np((int)info.ssi_signo), info.ssi_pid, info.ssi_uid);
@@ -281,6 +289,7 @@ static uint64_t keeper_wake_ns(const struct mm_keeper *k)
 
 	at = MM_MIN(at, mm_closer_due_ns(&k->closer));
 	at = MM_MIN(at, mm_kcore_due_ns(k));
+	at = MM_MIN(at, MM_MIN(mm_notify_due_ns(&k->notify), mm_reload_due_ns(k)));
 	at = MM_MIN(at, MM_MIN(mm_kchan_deadline(&k->core), k->relay_at_ns));
 	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
 }
@@ -296,6 +305,7 @@ static int keeper_run(struct mm_keeper *k)
 		mm_children_start_due(k);
 		accept_resume(k);
 		mm_closer_service(&k->closer);
+		mm_notify_service(k);
 		relay_start_due(k);
 		mm_log_catch_up();
 		mm_kchan_service(&k->core, mm_now_ns());
@@ -312,6 +322,8 @@ static void keeper_done(struct mm_keeper *k)
 	mm_keeper_child_kill(k->process.pid);
 	mm_keeper_child_kill(k->upgrade.pid);
 	mm_children_kill(k);
+	mm_notify_done(&k->notify);
+	mm_reload_done(k);
 	mm_place_done(&k->place);
 	mm_kchan_done(&k->core);
 	mm_close_fd(&k->signal_fd);
@@ -343,7 +355,6 @@ static int keeper_rights_drop(void)
 static void keeper_empty(struct mm_keeper *k, const struct mm_config *config)
 {
 	*k = (struct mm_keeper){
-		.config = config,
 		.loop = MM_LOOP_NULL,
 		.n_xfers = mm_config_devices(config),
 		.core_source = MM_LOOP_SOURCE_NULL,
@@ -355,6 +366,7 @@ static void keeper_empty(struct mm_keeper *k, const struct mm_config *config)
 		.end_at_ns = UINT64_MAX,
 		.process.beat = MM_REGION_NULL,
 		.upgrade = MM_UPGRADE_INIT,
+		.notify = MM_NOTIFY_NULL,
 		.process.start_at_ns = UINT64_MAX,
 		.closer.spared_fd = -1,
 		.relay = MM_RELAY_NULL,
@@ -364,6 +376,7 @@ static void keeper_empty(struct mm_keeper *k, const struct mm_config *config)
 		k->xfer[i].start_at_ns = UINT64_MAX;
 		k->xfer[i].lock = MM_DEVLOCK_NULL;
 	}
+	mm_reload_init(k, config);
 	mm_kchan_init(&k->core, -1);
 	mm_hold_init(&k->hold, &k->closer);
 	k->place = MM_PLACE_NULL;
@@ -376,15 +389,19 @@ static void keeper_audit_begin(const struct mm_config *config)
 	mm_log_set_tap(mm_audit_tap);
 }
 
-static int keeper_init(struct mm_keeper *k, const struct mm_config *config, char *error)
+static int keeper_init(struct mm_keeper *k, const struct mm_config *config, int argc, char **argv,
+		       char *error)
 {
 	int r;
 
 	keeper_empty(k, config);
 	mm_reexec_reserve();
+	mm_notify_init(&k->notify);
 	r = signals_init(k);
 	if (r == 0)
 		r = mm_kcore_init(k);
+	if (r == 0)
+		r = mm_reload_hold(k, argc, argv);
 	if (r == 0)
 		r = mm_loop_init(&k->loop);
 	if (r == 0) {
@@ -417,13 +434,13 @@ static int keeper_finish(struct mm_keeper *k, int status)
 	return status;
 }
 
-int mm_keeper_main(const struct mm_config *config)
+int mm_keeper_main(const struct mm_config *config, int argc, char **argv)
 {
 	static struct mm_keeper k;
 	char error[MM_CONFIG_ERROR_BYTES];
 	int status = 1;
 
-	if (keeper_init(&k, config, error) < 0)
+	if (keeper_init(&k, config, argc, argv, error) < 0)
 		fprintf(stderr, "%smmd: %s\n", mm_log_prefix(MM_LOG_ERROR), error);
 	else
 		status = keeper_run(&k);
@@ -441,6 +458,7 @@ static int keeper_resume(struct mm_keeper *k, const struct mm_config *config, ch
 		return r;
 	snprintf(k->place.dir, sizeof(k->place.dir), "%s", config->dir);
 	keeper_audit_begin(config);
+	mm_notify_init(&k->notify);
 	r = signals_init(k);
 	if (r == 0)
 		r = mm_kcore_resume(k);

@@ -8,7 +8,8 @@
  *            reads no byte that a tenant wrote, so nothing that a child or a tenant does can bring
  *            it down.
  * Lifetime:  SIGTERM, SIGINT or SIGQUIT: core ends the tenants' connections, then everything ends,
- *            exit 0. SIGHUP, SIGUSR1 and SIGUSR2 are logged and have no effect. Core dies:
+ *            exit 0. SIGHUP reads the files again (reload.h); SIGUSR1 and SIGUSR2 are logged and
+ *            have no effect. Core dies:
  *            another one follows if it can go on (kcore.h), else everything ends, exit 1 (systemd
  *            starts mmd anew). xfer dies: it is started again when core requests it, after a pause
  *            that grows while it fails, and never before the old one was reaped.
@@ -23,11 +24,13 @@
 
 /**
  * mm_keeper_main() - run mmd
- * @config: outlives the call
+ * @config: what was read of the command line
+ * @argc:   of main
+ * @argv:   of main; outlives the call
  *
  * Return: the exit status: 0 after an orderly stop, 1 otherwise, the reason on stderr.
  */
-int mm_keeper_main(const struct mm_config *config);
+int mm_keeper_main(const struct mm_config *config, int argc, char **argv);
 
 /**
  * mm_keeper_again() - go on as a keeper of another build (reexec.h)

@@ -22,7 +22,9 @@
 #include "mmd/keeper/closer.h"
 #include "mmd/keeper/hold.h"
 #include "mmd/keeper/listen.h"
+#include "mmd/keeper/notify.h"
 #include "mmd/keeper/relay.h"
+#include "mmd/keeper/reload.h"
 #include "mmd/keeper/upgrade.h"
 
 #define MM_KEEPER_HELPERS_MAX 256 /* more than core uses: MM_LOADS_MAX + MM_SPOOLS_MAX */
@@ -91,6 +93,8 @@ struct mm_keeper {
 	uint64_t conn_serial; /* of the last connection */
 	struct mm_keeper_core process;
 	struct mm_upgrade upgrade;
+	struct mm_notify notify;
+	struct mm_reload reload;
 	struct mm_keeper_xfer xfer[MM_DEVICES_MAX];
 	uint32_t n_xfers;
 	struct mm_keeper_helper helpers[MM_KEEPER_HELPERS_MAX];

@@ -737,6 +737,8 @@ const struct mm_rpc_method mm_admin_methods[] = {
 	{ "upgrade", MM_RPC_CHANGES, mm_upgrade_begin },
 	{ "upgrade.show", MM_RPC_VIEWS, mm_upgrade_show },
 	{ "events", MM_RPC_VIEWS, mm_trail_show },
+	{ "config.show", MM_RPC_VIEWS, mm_settings_show },
+	{ "config.reload", MM_RPC_CHANGES, mm_settings_begin },
 	{ "shutdown", MM_RPC_CHANGES, mm_leave_method },
 	{ "revoke", MM_RPC_CHANGES, mm_steer_revoke },
 	{ "drain", MM_RPC_CHANGES, mm_steer_drain },

@@ -61,11 +61,12 @@ void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts)
 	mm_knobs_set_defaults(opts);
 }
 
-static struct mm_core_opts pool_opts(const struct mm_pool *pool)
+void mm_pool_opts(const struct mm_pool *pool, const struct mm_config *c,
+		  struct mm_core_opts *ret_opts)
 {
-	const struct mm_config *c = pool->shell->config;
 	const struct mm_device *d = &pool->worker.device;
-	struct mm_core_opts opts = {
+
+	*ret_opts = (struct mm_core_opts){
 		.pages = d->pages,
 		.page_bytes = d->page_bytes,
 		.policy = (enum mm_policy)c->policy,
@@ -85,8 +86,7 @@ static struct mm_core_opts pool_opts(const struct mm_pool *pool)
 		.tenants_max = MM_DEVICE_TENANTS_MAX,
 	};
 
-	mm_pool_tune(c, &opts);
-	return opts;
+	mm_pool_tune(c, ret_opts);
 }
 
 static int page_fds_alloc(struct mm_pool *pool)
@@ -104,11 +104,12 @@ int mm_pool_device(struct mm_pool *pool)
 {
 	const struct mm_config *c = pool->shell->config;
 	const struct mm_device *d = &pool->worker.device;
-	struct mm_core_opts opts = pool_opts(pool);
+	struct mm_core_opts opts;
 	int r = pool_fds_check(pool);
 
 	if (r < 0)
 		return r;
+	mm_pool_opts(pool, c, &opts);
 	if (c->account_max_bytes && !opts.account_max_pages) {
 		mm_shell_fail(pool->shell, "--account-max: less than one page of %" PRIu64 " bytes",
 			      d->page_bytes);
@@ -153,7 +154,7 @@ int mm_pool_resume(struct mm_pool *pool)
 	int r;
 
 	pool->worker.device = pool->worker.kept->device;
-	opts = pool_opts(pool);
+	mm_pool_opts(pool, pool->shell->config, &opts);
 	pool->ready = kept->ready;
 	pool->down = kept->down;
 	pool->quarantined = kept->quarantined;

@@ -74,6 +74,10 @@ void mm_pool_done(struct mm_pool *pool);
 /* The controller's knobs as the operator set them, else their defaults. */
 void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts);
 
+/* The options of the pool's core by these settings. */
+void mm_pool_opts(const struct mm_pool *pool, const struct mm_config *config,
+		  struct mm_core_opts *ret_opts);
+
 /* Creates the core of a device that is known now. Return: 0 or negative errno, then mmd ends. */
 int mm_pool_device(struct mm_pool *pool);
 

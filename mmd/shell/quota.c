@@ -28,7 +28,8 @@ static const char *const outcome_names[MM_QUOTA_OUTCOMES] = {
 static const struct mm_account_config *account_config_of(const struct mm_shell *shell,
 							 uint64_t account)
 {
-	return account >= MM_QUOTA_NAMED
+	/* A core that follows one that had taken new settings may not have all accounts yet. */
+	return account >= MM_QUOTA_NAMED && account - MM_QUOTA_NAMED < MM_ACCOUNTS_NAMED_MAX
 		       ? &shell->config->accounts.account[account - MM_QUOTA_NAMED]
 		       : NULL;
 }
@@ -59,8 +60,7 @@ static bool account_key_of(const struct mm_shell *shell, const char *name, uint6
 	return true;
 }
 
-/* The key of the first account in the same domain. */
-static uint64_t account_domain_of(const struct mm_accounts *all, uint32_t index)
+uint64_t mm_quota_domain(const struct mm_accounts *all, uint32_t index)
 {
 	const char *domain = all->account[index].domain;
 
@@ -81,6 +81,20 @@ static void quota_turns_fill(const struct mm_account_config *a, struct mm_core_q
 		quota->turn_quantum_max_ns = a->turn_quantum_max_ms * MM_NS_PER_MS;
 	if (a->turn_priority_max != MM_ACCOUNT_ANY)
 		quota->turn_priority_max = (uint32_t)a->turn_priority_max;
+}
+
+void mm_quota_of(const struct mm_pool *pool, const struct mm_account_config *a,
+		 struct mm_core_quota *ret_quota)
+{
+	const uint64_t page = pool->worker.device.page_bytes;
+
+	mm_core_quota_default(pool->core, ret_quota);
+	ret_quota->min_pages = mm_div_up(a->min_bytes, page);
+	ret_quota->max_pages = a->max_bytes / page;
+	ret_quota->weight = (uint32_t)a->weight;
+	ret_quota->priority = (uint32_t)a->priority;
+	ret_quota->on_timeout = (enum mm_on_timeout)a->on_timeout;
+	quota_turns_fill(a, ret_quota);
 }
 
 static uint64_t pool_size_bytes(const struct mm_pool *pool)
@@ -137,19 +151,13 @@ int mm_quota_setup(struct mm_pool *pool)
 		struct mm_core_quota quota;
 		const char *why;
 
-		mm_core_quota_default(pool->core, &quota);
-		quota.min_pages = mm_div_up(a->min_bytes, page);
-		quota.max_pages = a->max_bytes / page;
-		quota.weight = (uint32_t)a->weight;
-		quota.priority = (uint32_t)a->priority;
-		quota.on_timeout = (enum mm_on_timeout)a->on_timeout;
-		quota_turns_fill(a, &quota);
+		mm_quota_of(pool, a, &quota);
 		why = mm_core_quota_check(pool->core, MM_QUOTA_NAMED + i, &quota);
 
 		if (a->max_bytes && !quota.max_pages)
 			why = "max is less than one page";
 		if (!why &&
-		    account_add(pool, MM_QUOTA_NAMED + i, account_domain_of(all, i), &quota) != 0)
+		    account_add(pool, MM_QUOTA_NAMED + i, mm_quota_domain(all, i), &quota) != 0)
 			why = "there are too many accounts";
 		if (!why) {
 			limits_cut_log(pool, a);

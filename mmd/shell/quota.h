@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "mmd/config/accounts.h"
+#include "mmd/core/core.h"
 #include "mmd/shell/rpc.h"
 
 #define MM_QUOTA_NAMED (UINT64_C(1) << 32)
@@ -28,6 +29,13 @@ struct mm_store;
 
 /* Adds the named accounts to the pool's new core. Return: 0; negative errno, then mmd ends. */
 int mm_quota_setup(struct mm_pool *pool);
+
+/* The quota that the settings of a named account are on this pool. */
+void mm_quota_of(const struct mm_pool *pool, const struct mm_account_config *account,
+		 struct mm_core_quota *ret_quota);
+
+/* The key of the first account in the same domain as that at @index. */
+uint64_t mm_quota_domain(const struct mm_accounts *accounts, uint32_t index);
 
 /**
  * mm_quota_resolve() - which account a session's process belongs to

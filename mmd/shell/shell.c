@@ -144,6 +144,9 @@ static void keeper_message(struct mm_shell *shell, struct mm_kpacket *packet)
 	case MM_K_BUILD:
 		mm_upgrade_on_build(shell, msg);
 		break;
+	case MM_K_RELOAD:
+		mm_settings_on_keeper(shell, packet);
+		break;
 	case MM_K_STOP:
 		shell->stopping = true;
 		break;
@@ -369,6 +372,7 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 		r = book_begin(shell);
 	if (r < 0)
 		return r;
+	mm_settings_init(shell);
 	mm_stores_init(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_init(&shell->pool[i], shell, i);
@@ -395,6 +399,7 @@ static void shell_done(struct mm_shell *shell)
 	mm_trail_sessions(shell);
 	mm_sessions_done(shell);
 	mm_admin_done(shell);
+	mm_settings_done(shell);
 	mm_stores_done(shell);
 	mm_spools_done(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)

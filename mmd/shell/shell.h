@@ -30,6 +30,7 @@
 #include "mmd/shell/peerlog.h"
 #include "mmd/shell/pool.h"
 #include "mmd/shell/quota.h"
+#include "mmd/shell/settings.h"
 #include "mmd/shell/session.h"
 #include "mmd/shell/spools.h"
 #include "mmd/shell/store.h"
@@ -64,6 +65,7 @@ struct mm_shell {
 	struct mm_shell_upgrade upgrade;
 	struct mm_builds builds;
 	char exe[MM_CONFIG_PATH_BYTES]; /* the file of this build; "": not known */
+	struct mm_settings reload;
 	uint64_t started_ns;
 	uint64_t started_unix_s; /* the same by the wall clock, when somebody asked; else 0 */
 	uint64_t sample_at_ns;

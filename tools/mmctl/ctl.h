@@ -40,6 +40,7 @@ mmctl_run_fn mmctl_status_run, mmctl_pool_show_run, mmctl_plan_show_run, mmctl_p
 	mmctl_shutdown_run, mmctl_revoke_run, mmctl_drain_run, mmctl_activate_run, mmctl_pin_run,
 	mmctl_unpin_run, mmctl_plan_estimate_run, mmctl_top_run, mmctl_list_run,
 	mmctl_mps_start_run, mmctl_mps_stop_run, mmctl_mps_status_run, mmctl_mps_limit_run;
+mmctl_run_fn mmctl_config_show_run, mmctl_config_reload_run;
 
 /**
  * mmctl_request() - send one request to mmd and wait for its answer
@@ -61,6 +62,12 @@ void mmctl_each_device(const json_t *result, void (*print)(const json_t *device)
 /* Prints the names of the columns of accounts, and the line of one account. */
 void mmctl_quota_print_head(void);
 void mmctl_quota_print(const json_t *account);
+
+/*
+ * Writes keys of an account, as mmd.conf(5) has them, to the drop-in of mmd's file. Return: enum
+ * mm_exit; the sentence was printed, also that of success unless ctl->json.
+ */
+int mmctl_config_save(const struct mmctl *ctl, const char *account, json_t *keys);
 
 /* Prints a sentence to stderr and returns @code. */
 int mmctl_error(int code, const char *fmt, ...) MM_PRINTF(2, 3);

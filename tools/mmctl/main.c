@@ -36,6 +36,8 @@ static mmctl_run_fn *const command_runs[MMCTL_COMMANDS] = {
 	[MMCTL_MPS_LIMIT] = mmctl_mps_limit_run,
 	[MMCTL_TOP] = mmctl_top_run,
 	[MMCTL_LIST] = mmctl_list_run,
+	[MMCTL_CONFIG_SHOW] = mmctl_config_show_run,
+	[MMCTL_CONFIG_RELOAD] = mmctl_config_reload_run,
 };
 
 static const char root_folder[] = "/run/mmd";

@@ -115,6 +115,11 @@ static const struct mm_opt quota_set_options[] = {
 	  .type = MM_OPT_NUMBER,
 	  MMCTL_AT(revision),
 	  .otherwise = "any" },
+	{ .name = "save",
+	  .help = "write what the options say to the drop-in 90-mmctl.conf of mmd's file as well, "
+		  "so that it holds after a restart; mmctl itself writes it",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(save) },
 	{ .name = NULL },
 };
 
@@ -369,6 +374,15 @@ static const char text_quota_set[] =
 	" status 1. Below it is the account's line of quota show. With several devices "
 	"--device is needed.";
 
+static const char text_config_show[] =
+	"Each value that is in force, and where it comes from: a line of a file, the command line, "
+	"or nowhere, that is the default. A value that the files have and that needs a restart "
+	"stands below it. With KEY only the keys that begin with it.";
+
+static const char text_config_reload[] =
+	"mmd reads its files again. If they are wrong, nothing changes: the sentence and status 1. "
+	"Else each change is printed: applied, or restart, where it needs one.";
+
 static const char text_wait[] =
 	"It is ready when it has answered, and no device that is meant is down or without"
 	" its pages. Status 3, with the reason, when it is not ready in time, and at once"
@@ -536,6 +550,15 @@ static const struct mm_opt_command commands[] = {
 			   .summary = "what has happened of late, and what happens",
 			   .text = text_events,
 			   .sets = { { events_options, 0 } } },
+	[MMCTL_CONFIG_SHOW] = { .name = "config show",
+				.arguments = "[KEY]",
+				.summary = "mmd's settings, and where each comes from",
+				.text = text_config_show,
+				.arguments_max = 1 },
+	[MMCTL_CONFIG_RELOAD] = { .name = "config reload",
+				  .arguments = "",
+				  .summary = "mmd reads its configuration again",
+				  .text = text_config_reload },
 	[MMCTL_WAIT] = { .name = "wait",
 			 .arguments = "",
 			 .summary = "until mmd is there and ready",

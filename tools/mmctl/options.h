@@ -30,6 +30,8 @@ enum mmctl_command_index {
 	MMCTL_QUOTA_SHOW,
 	MMCTL_QUOTA_SET,
 	MMCTL_EVENTS,
+	MMCTL_CONFIG_SHOW,
+	MMCTL_CONFIG_RELOAD,
 	MMCTL_WAIT,
 	MMCTL_DOCTOR,
 	MMCTL_EXPORTER,
@@ -61,6 +63,7 @@ struct mmctl_options {
 	uint64_t min_bytes, max_bytes, weight, priority;
 	uint64_t on_timeout; /* among mmctl_timeout_choices */
 	uint64_t turn_quantum_max_ms, turn_priority_max, goal_ttft_ms, goal_tpot_us, revision;
+	bool save; /* for quota set */
 	/* For events. */
 	bool follow;
 	const char *since, *tenant; /* NULL: all */

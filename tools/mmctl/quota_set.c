@@ -8,18 +8,20 @@
 #include "tools/mmctl/ctl.h"
 
 static const struct {
-	const char *key;
-	size_t at; /* of the option's field */
+	const char *key, *saved; /* of the request; of the file, NULL: there is none */
+	size_t at;               /* of the option's field */
 } quota_numbers[] = {
-	{ "min_bytes", offsetof(struct mmctl_options, min_bytes) },
-	{ "max_bytes", offsetof(struct mmctl_options, max_bytes) },
-	{ "weight", offsetof(struct mmctl_options, weight) },
-	{ "priority", offsetof(struct mmctl_options, priority) },
-	{ "revision", offsetof(struct mmctl_options, revision) },
-	{ "turn_quantum_max_ms", offsetof(struct mmctl_options, turn_quantum_max_ms) },
-	{ "turn_priority_max", offsetof(struct mmctl_options, turn_priority_max) },
-	{ "goal_ttft_ms", offsetof(struct mmctl_options, goal_ttft_ms) },
-	{ "goal_tpot_us", offsetof(struct mmctl_options, goal_tpot_us) },
+	{ "min_bytes", "min", offsetof(struct mmctl_options, min_bytes) },
+	{ "max_bytes", "max", offsetof(struct mmctl_options, max_bytes) },
+	{ "weight", "weight", offsetof(struct mmctl_options, weight) },
+	{ "priority", "priority", offsetof(struct mmctl_options, priority) },
+	{ "revision", NULL, offsetof(struct mmctl_options, revision) },
+	{ "turn_quantum_max_ms", "turn_quantum_max_ms",
+	  offsetof(struct mmctl_options, turn_quantum_max_ms) },
+	{ "turn_priority_max", "turn_priority_max",
+	  offsetof(struct mmctl_options, turn_priority_max) },
+	{ "goal_ttft_ms", "goal_ttft_ms", offsetof(struct mmctl_options, goal_ttft_ms) },
+	{ "goal_tpot_us", "goal_tpot_us", offsetof(struct mmctl_options, goal_tpot_us) },
 };
 
 /* Only what the options set. */
@@ -40,6 +42,38 @@ static json_t *quota_params(const struct mmctl_options *options, const char *acc
 				    json_string(mm_opt_choice_name(mmctl_timeout_choices,
 								   options->on_timeout)));
 	return params;
+}
+
+/* Returns the keys that the options set, as the file has them. */
+static json_t *quota_saved(const json_t *params)
+{
+	json_t *keys = json_object(), *on_timeout = json_object_get(params, "on_timeout");
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(quota_numbers); i++) {
+		json_t *value = json_object_get(params, quota_numbers[i].key);
+
+		if (value && quota_numbers[i].saved)
+			json_object_set(keys, quota_numbers[i].saved, value);
+	}
+	if (on_timeout)
+		json_object_set(keys, "on_timeout", on_timeout);
+	return keys;
+}
+
+/* A file names accounts, and what they may have of each device. */
+static int save_check(const struct mmctl *ctl, const char *account)
+{
+	if (strncmp(account, "uid:", 4) == 0)
+		return mmctl_error(MM_EXIT_FAILED,
+				   "--save: %s has no name; add an account with that uid to mmd's "
+				   "file, and reload",
+				   account);
+	if (ctl->device >= 0 || ctl->uuid)
+		return mmctl_error(
+			MM_EXIT_FAILED,
+			"--save: the file has one limit for all devices; write it there, "
+			"and reload");
+	return MM_EXIT_DONE;
 }
 
 /* Fails if nothing was changed, so that a script sees it by the exit status. */
@@ -90,13 +124,19 @@ static void quota_print_set(const json_t *result)
 int mmctl_quota_set_run(const struct mmctl *ctl, int argc, char **argv)
 {
 	mm_cleanup(mm_json_done) json_t *result = NULL;
+	mm_cleanup(mm_json_done) json_t *saved = NULL;
 	json_t *params = quota_params(ctl->options, argv[0]);
-	int r;
+	const bool save = ctl->options->save;
+	int r = save ? save_check(ctl, argv[0]) : MM_EXIT_DONE;
 
 	(void)argc;
 	if (!params)
 		return mm_opt_refuse(&mmctl_program, MMCTL_QUOTA_SET, "ACCOUNT: not a text");
-	r = mmctl_request(ctl, "quota.set", params, &result);
+	saved = quota_saved(params);
+	if (r == MM_EXIT_DONE)
+		r = mmctl_request(ctl, "quota.set", params, &result);
+	else
+		json_decref(params);
 	if (r != MM_EXIT_DONE)
 		return r;
 	r = ctl->json ? mmctl_print_json(result) : MM_EXIT_DONE;
@@ -104,5 +144,7 @@ int mmctl_quota_set_run(const struct mmctl *ctl, int argc, char **argv)
 		r = outcome_check(result);
 	if (r == MM_EXIT_DONE && !ctl->json)
 		quota_print_set(result);
+	if (r == MM_EXIT_DONE && save)
+		r = mmctl_config_save(ctl, argv[0], saved);
 	return r;
 }

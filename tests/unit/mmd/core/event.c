@@ -48,6 +48,24 @@ static int setup(void **state)
 	return 0;
 }
 
+static const struct mm_core_opts tuned = { .account_max_pages = 4,
+					   .on_timeout = MM_ON_TIMEOUT_QUARANTINE,
+					   .turn_quantum_max_ns = 5,
+					   .turn_priority_max = 6,
+					   .reversion = MM_SWITCH_OFF,
+					   .sharing = MM_SHARING_TURNS,
+					   .turn_cost_permille = 7,
+					   .idle_ns = 8 * MM_NS_PER_MS,
+					   .dwell_ns = 9 * MM_NS_PER_MS,
+					   .change_ns = 10 * MM_NS_PER_MS,
+					   .reclaim_ns = 11 * MM_NS_PER_MS,
+					   .link_slows_permille = 12,
+					   .rho_permille = 13,
+					   .reclaim_timeout_ns = 14,
+					   .stop_ns = 15,
+					   .kill_window_ns = 16,
+					   .kill_max = 17 };
+
 static struct mm_event event_of(enum mm_event_kind kind)
 {
 	struct mm_event e;
@@ -85,23 +103,7 @@ static struct mm_event event_of(enum mm_event_kind kind)
 	else if (kind == MM_EVENT_STEER)
 		e.steer.how = MM_STEER_UNPIN, e.steer.until_ns = UINT64_MAX;
 	else if (kind == MM_EVENT_TUNE)
-		e.tune = (struct mm_core_opts){ .account_max_pages = 4,
-						.on_timeout = MM_ON_TIMEOUT_QUARANTINE,
-						.turn_quantum_max_ns = 5,
-						.turn_priority_max = 6,
-						.reversion = MM_SWITCH_OFF,
-						.sharing = MM_SHARING_TURNS,
-						.turn_cost_permille = 7,
-						.idle_ns = 8 * MM_NS_PER_MS,
-						.dwell_ns = 9 * MM_NS_PER_MS,
-						.change_ns = 10 * MM_NS_PER_MS,
-						.reclaim_ns = 11 * MM_NS_PER_MS,
-						.link_slows_permille = 12,
-						.rho_permille = 13,
-						.reclaim_timeout_ns = 14,
-						.stop_ns = 15,
-						.kill_window_ns = 16,
-						.kill_max = 17 };
+		e.tune = tuned;
 	if (kind == MM_EVENT_SWAP)
 		e.pieces = pieces;
 	if (kind == MM_EVENT_MODEL)

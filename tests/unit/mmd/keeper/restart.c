@@ -114,6 +114,10 @@ static void core_killed_often(struct fake_core *c)
 
 	for (uint64_t i = 1; i < n; i++)
 		REQUIRE(file_bytes(mm_held_take(&c->held, name_of(MM_HELD_PAGE, i))) == i);
+	for (uint64_t i = 0; i < 2; i++)
+		REQUIRE(file_bytes(mm_held_take(
+				&c->held,
+				(struct mm_held_name){ MM_HELD_CONFIG, (uint32_t)i, 0 })) > 0);
 	REQUIRE(mm_held_drop_rest(&c->held) == 0);
 	REQUIRE(ftruncate(fd, (off_t)n) == 0);
 	mm_held_put(&c->held, name_of(MM_HELD_PAGE, n), fd);
@@ -449,7 +453,7 @@ int main(int argc, char **argv)
 	mm_log_init("test", (enum mm_log_level)config.log_level);
 	switch (config.role) {
 	case 0:
-		return mm_keeper_main(&config);
+		return mm_keeper_main(&config, argc, argv);
 	case MM_ROLE_CORE:
 		return core_main();
 	case MM_ROLE_LOG:
