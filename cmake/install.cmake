@@ -22,6 +22,7 @@ endif()
 install(FILES include/mm/abi.h include/mm/client.h include/mm/client_group.h include/mm/client_model.h include/mm/gpu.h include/mm/softgpu.h include/mm/types.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm COMPONENT client-dev)
 include(${CMAKE_CURRENT_LIST_DIR}/pages.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/units.cmake)
 install(FILES Documentation/man/softgpu-run.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT softgpu)
 install(FILES Documentation/man/mmtrace.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
 install(FILES Documentation/softgpu.md RENAME README.md
