@@ -355,6 +355,29 @@ def test_going_away(root, start, listen, model_dirs):
     assert server.process.returncode == 1
 
 
+def test_leaving(start, listen, model_dirs):
+    """mmd has it leave: who is being served is served to the end, nobody new is, and it ends well."""
+    d = start(pool="16M", page="64K")
+    server = listen("m", model_dirs[0], daemon=d, extra=SHORT)
+    body = {"prompt": [1], "max_tokens": 500, **GREEDY}
+    want = server.complete(**body)["choices"][0]["token_ids"]
+    made, late = server.connection(), server.connection()
+    made.request("POST", "/v1/completions", json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
+    answer = made.getresponse()
+    first = answer.readline()
+    late.connect()
+    d.ctl("drain", "m", "--no-wait")
+    late.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    rest = (first + answer.read()).decode()
+    assert rest.endswith("data: [DONE]\n\n")
+    got = [i for line in rest.splitlines() if line.startswith("data: {")
+           for choice in json.loads(line[6:])["choices"] for i in choice["token_ids"]]
+    assert got == want
+    assert server.process.wait(timeout=limit(60)) == 0
+    made.close()
+    late.close()
+
+
 @pytest.mark.skipif(not shutil.which("spm_train"), reason="no spm_train (sentencepiece)")
 def test_sentencepiece(listen, tmp_path):
     """A tokenizer.model with byte pieces: text is what the library makes of it, and a stream has whole characters."""

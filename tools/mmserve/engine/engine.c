@@ -16,6 +16,7 @@
 #define POLL_NS         (20 * MM_NS_PER_MS)  /* longest wait when nothing can run */
 #define RETIRED_POLL_NS (MM_NS_PER_MS / 5)   /* longest wait while the device works on moves */
 #define IDLE_POLL_NS    (100 * MM_NS_PER_MS) /* longest wait when nobody requests anything */
+#define LEAVE_MARGIN_NS MM_NS_PER_S          /* to close in, before mmd ends the connection */
 #define VOID_STEPS_MAX  1000u                /* so many void steps in a row end the run */
 
 static uint64_t now_ns(void)
@@ -242,6 +243,10 @@ static int jobs_admit(struct mm_engine *e, uint64_t now)
 	while (!r && (job = mm_inbox_pop(e->live.inbox))) {
 		struct mm_request *q = &job->request;
 
+		if (e->leaving) {
+			mm_live_end(e, job, MM_JOB_ABORTED);
+			continue;
+		}
 		q->arrival_s = mm_stamps_at(&e->stamps, job->arrival_ns);
 		e->next_arrival++;
 		r = mm_sched_add(&e->sched, q->n_prompt, q->max_tokens, (uintptr_t)job, &job->seq);
@@ -285,6 +290,19 @@ static int requests_admit(struct mm_engine *e, uint64_t now)
 
 /* ---- events ---- */
 
+/*
+ * Jobs are served to their end, a second before the deadline at the latest, so that there is time
+ * to close. The run of a file fails at once, as it would if it lacked some of its lines.
+ */
+static int engine_leave(struct mm_engine *e, uint64_t deadline_ns)
+{
+	if (!e->live.inbox)
+		return mm_lender_fail(e, -ESHUTDOWN, "mmd has it leave");
+	e->leaving = true;
+	e->leave_ns = deadline_ns - MM_MIN(deadline_ns, LEAVE_MARGIN_NS);
+	return 0;
+}
+
 static int engine_handle_events(struct mm_engine *e, uint64_t now)
 {
 	struct mm_event event = { .size = sizeof(event) };
@@ -311,7 +329,7 @@ static int engine_handle_events(struct mm_engine *e, uint64_t now)
 			r = mm_lender_fail(e, -ECONNRESET, "the connection to mmd is over");
 			break;
 		case MM_EVENT_LEAVE:
-			r = mm_lender_fail(e, -ESHUTDOWN, "mmd has it leave");
+			r = engine_leave(e, event.deadline_ns);
 			break;
 		case MM_EVENT_SWAPPED:
 		case MM_EVENT_TURN_BEGIN: /* turn_request() checks for the turn before each step */
@@ -564,8 +582,11 @@ static int check_stuck(struct mm_engine *e, uint64_t now)
 
 static bool all_done(const struct mm_engine *e)
 {
-	return !e->live.inbox && e->next_arrival == e->requests->n && !e->sched.n_waiting &&
-	       !e->sched.n_running;
+	const bool idle = !e->sched.n_waiting && !e->sched.n_running;
+
+	if (e->live.inbox)
+		return e->leaving && (idle || now_ns() >= e->leave_ns);
+	return e->next_arrival == e->requests->n && idle;
 }
 
 /* Return: 0 this tenant may compute; -EAGAIN another tenant has the turn. */

@@ -81,6 +81,8 @@ struct mm_engine {
 	double step_end_s; /* end of the step before; valid if stepping */
 	bool stepping;     /* nothing else was done since the step before */
 	struct mm_live live;
+	bool leaving;          /* mmd has it leave: no new job, and the open ones until leave_ns */
+	uint64_t leave_ns;     /* CLOCK_MONOTONIC */
 	size_t next_arrival;   /* requests that have arrived */
 	uint32_t layers_away;  /* by the last change of the plan */
 	uint64_t tokens;       /* output tokens so far */
@@ -116,11 +118,12 @@ int mm_engine_events(struct mm_engine *e);
 int mm_engine_hold(struct mm_engine *e, int fd);
 
 /**
- * mm_engine_run() - serve all requests, or the jobs of the inbox until it is stopped
+ * mm_engine_run() - serve all requests, or the jobs of the inbox until it is stopped or must leave
  * @e:        initialised
  * @start_ns: CLOCK_MONOTONIC of arrival 0, which may be in the future; 0: now
  *
- * Return: 0 each request was served or refused, or with an inbox it was stopped; -ECONNRESET mmd is
- * gone; -EINTR stopped; other negative errno. With an inbox no job is open afterwards.
+ * Return: 0 each request was served or refused, or with an inbox it was stopped, or mmd had it
+ * leave; -ECONNRESET mmd is gone; -EINTR stopped; other negative errno. With an inbox no job is
+ * open afterwards.
  */
 int mm_engine_run(struct mm_engine *e, uint64_t start_ns);
