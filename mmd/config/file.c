@@ -489,6 +489,13 @@ static int files_apply(struct config_files *f, const char *main)
 	return r == 0 ? knobs_end(f) : -EINVAL;
 }
 
+/* A key or a value may have what a terminal obeys, or a second line. */
+static void sentence_make_plain(char *why)
+{
+	for (char *c = why; *c; c++)
+		*c = (unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c;
+}
+
 int mm_config_file_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
 	struct config_files *f = calloc(1, sizeof(*f));
@@ -509,5 +516,7 @@ int mm_config_file_parse(const struct mm_opt *opt, char *text, void *into, char 
 	json_decref(f->accounts);
 	json_decref(f->knobs);
 	free(f);
+	if (r < 0)
+		sentence_make_plain(why);
 	return r;
 }
