@@ -27,17 +27,23 @@
 
 typedef struct mm_nvml_device_st *mm_nvml_dev;
 typedef struct mm_nvml_event_set_st *mm_nvml_set;
+typedef struct mm_nvml_gpu_instance_st *mm_nvml_gi;
+typedef struct mm_nvml_compute_instance_st *mm_nvml_ci;
 
 enum mm_nvml_result { /* nvmlReturn_t, as far as we look */
 		      MM_NVML_SUCCESS = 0,
 		      MM_NVML_UNINITIALIZED = 1,
 		      MM_NVML_INVALID_ARGUMENT = 2,
 		      MM_NVML_NOT_SUPPORTED = 3,
+		      MM_NVML_NO_PERMISSION = 4,
 		      MM_NVML_NOT_FOUND = 6,
 		      MM_NVML_INSUFFICIENT_SIZE = 7,
 		      MM_NVML_TIMEOUT = 10,
 		      MM_NVML_GPU_IS_LOST = 15,
 		      MM_NVML_RESET_REQUIRED = 16,
+		      MM_NVML_IN_USE = 19,
+		      MM_NVML_INSUFFICIENT_RESOURCES = 23,
+		      MM_NVML_VERSION_MISMATCH = 25,
 		      MM_NVML_UNKNOWN = 999,
 };
 
@@ -74,6 +80,36 @@ struct mm_nvml_process { /* nvmlProcessInfo_v2_t */
 };
 static_assert(sizeof(struct mm_nvml_process) == 24, "NVML ABI");
 
+struct mm_nvml_profile { /* nvmlGpuInstanceProfileInfo_v2_t */
+	unsigned int version;
+	unsigned int id;
+	unsigned int p2p;
+	unsigned int slices;
+	unsigned int instances; /* how many a GPU can have */
+	unsigned int multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+	unsigned long long memory_mib;
+	char name[MM_NVML_TEXT_BYTES];
+};
+static_assert(sizeof(struct mm_nvml_profile) == 152, "NVML ABI");
+static_assert(offsetof(struct mm_nvml_profile, memory_mib) == 48, "NVML ABI");
+#define MM_NVML_PROFILE_VERSION ((unsigned int)(sizeof(struct mm_nvml_profile) | 2u << 24))
+
+struct mm_nvml_gi_info { /* nvmlGpuInstanceInfo_t */
+	mm_nvml_dev device;
+	unsigned int id;
+	unsigned int profile_id;
+	unsigned int start, size; /* its slices of memory */
+};
+static_assert(sizeof(struct mm_nvml_gi_info) == 24, "NVML ABI");
+
+struct mm_nvml_ci_profile { /* nvmlComputeInstanceProfileInfo_t */
+	unsigned int id;
+	unsigned int slices;
+	unsigned int instances;
+	unsigned int multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+};
+static_assert(sizeof(struct mm_nvml_ci_profile) == 36, "NVML ABI");
+
 /* X(name, parameters); all return an nvmlReturn_t */
 #define MM_NVML_ENTRIES(X)                                                                     \
 	X(nvmlInit_v2, (void))                                                                 \
@@ -95,6 +131,24 @@ static_assert(sizeof(struct mm_nvml_process) == 24, "NVML ABI");
 	  (mm_nvml_dev instance, mm_nvml_dev * device))                                        \
 	X(nvmlDeviceGetGpuInstanceId, (mm_nvml_dev instance, unsigned int *id))                \
 	X(nvmlDeviceGetComputeInstanceId, (mm_nvml_dev instance, unsigned int *id))            \
+	X(nvmlDeviceGetGpuInstanceProfileInfoV,                                                \
+	  (mm_nvml_dev device, unsigned int profile, struct mm_nvml_profile *info))            \
+	X(nvmlDeviceGetGpuInstanceRemainingCapacity,                                           \
+	  (mm_nvml_dev device, unsigned int profile_id, unsigned int *count))                  \
+	X(nvmlDeviceCreateGpuInstance,                                                         \
+	  (mm_nvml_dev device, unsigned int profile_id, mm_nvml_gi *instance))                 \
+	X(nvmlDeviceGetGpuInstanceById,                                                        \
+	  (mm_nvml_dev device, unsigned int id, mm_nvml_gi *instance))                         \
+	X(nvmlGpuInstanceGetInfo, (mm_nvml_gi instance, struct mm_nvml_gi_info * info))        \
+	X(nvmlGpuInstanceDestroy, (mm_nvml_gi instance))                                       \
+	X(nvmlGpuInstanceGetComputeInstanceProfileInfo,                                        \
+	  (mm_nvml_gi instance, unsigned int profile, unsigned int engines,                    \
+	   struct mm_nvml_ci_profile *info))                                                   \
+	X(nvmlGpuInstanceCreateComputeInstance,                                                \
+	  (mm_nvml_gi instance, unsigned int profile_id, mm_nvml_ci *compute))                 \
+	X(nvmlGpuInstanceGetComputeInstanceById,                                               \
+	  (mm_nvml_gi instance, unsigned int id, mm_nvml_ci *compute))                         \
+	X(nvmlComputeInstanceDestroy, (mm_nvml_ci compute))                                    \
 	X(nvmlDeviceGetRemappedRows,                                                           \
 	  (mm_nvml_dev device, unsigned int *corrected, unsigned int *uncorrected,             \
 	   unsigned int *pending, unsigned int *failed))                                       \

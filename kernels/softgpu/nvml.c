@@ -57,9 +57,12 @@ OTHER_ENTRIES(DECLARE)
 MM_EXPORT const char *nvmlErrorString(int result);
 #undef DECLARE
 
-/* A handle stands for an index in the list, the same in every process of one environment. */
+/*
+ * A handle stands for the number of a device, the same in every process of one environment, also
+ * while MIG instances come and go.
+ */
 struct mm_nvml_device_st {
-	unsigned int index;
+	unsigned int number;
 };
 
 struct mm_nvml_event_set_st {
@@ -81,7 +84,7 @@ int nvmlInit_v2(void)
 {
 	mm_lock_take(&nvml_lock);
 	for (unsigned int i = 0; i < SEEN_MAX; i++)
-		handles[i].index = i;
+		handles[i].number = i;
 	nvml_users++;
 	mm_lock_give(&nvml_lock);
 	return MM_NVML_SUCCESS;
@@ -154,11 +157,15 @@ const char *nvmlErrorString(int result)
 		{ MM_NVML_UNINITIALIZED, "Uninitialized" },
 		{ MM_NVML_INVALID_ARGUMENT, "Invalid Argument" },
 		{ MM_NVML_NOT_SUPPORTED, "Not Supported" },
+		{ MM_NVML_NO_PERMISSION, "Insufficient Permissions" },
 		{ MM_NVML_NOT_FOUND, "Not Found" },
 		{ MM_NVML_INSUFFICIENT_SIZE, "Insufficient Size" },
 		{ MM_NVML_TIMEOUT, "Timeout" },
 		{ MM_NVML_GPU_IS_LOST, "GPU is lost" },
 		{ MM_NVML_RESET_REQUIRED, "GPU requires reset" },
+		{ MM_NVML_IN_USE, "In use by another client" },
+		{ MM_NVML_INSUFFICIENT_RESOURCES, "Insufficient Resources" },
+		{ MM_NVML_VERSION_MISMATCH, "Argument version mismatch" },
 	};
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(texts); i++)
@@ -172,6 +179,7 @@ const char *nvmlErrorString(int result)
 struct view {
 	struct sg_snapshot *seen;
 	unsigned int n, gpus, instances;
+	bool mig; /* the first GPU is in MIG mode */
 };
 
 static void view_done(struct view *v)
@@ -185,15 +193,19 @@ static bool view_take(struct view *v)
 	if (v->seen)
 		v->n = sg_snapshots_take(v->seen, SEEN_MAX, &v->instances);
 	v->gpus = v->n - MM_MIN(v->instances, v->n);
+	v->mig = v->n && v->seen[0].mig;
 	return v->n > 0;
 }
 
 /* Return: NULL, no such device. */
 static const struct sg_snapshot *view_device(struct view *v, mm_nvml_dev device)
 {
-	if (!device || !view_take(v) || device->index >= v->n)
+	if (!device || !view_take(v))
 		return NULL;
-	return &v->seen[device->index];
+	for (unsigned int i = 0; i < v->n; i++)
+		if (v->seen[i].number == device->number)
+			return &v->seen[i];
+	return NULL;
 }
 
 static bool snapshot_is_instance(const struct sg_snapshot *seen)
@@ -228,7 +240,7 @@ int nvmlDeviceGetIndex(mm_nvml_dev device, unsigned int *index)
 
 	if (!seen || !index || snapshot_is_instance(seen))
 		return MM_NVML_INVALID_ARGUMENT;
-	*index = device->index;
+	*index = device->number;
 	return MM_NVML_SUCCESS;
 }
 
@@ -242,7 +254,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, mm_nvml_dev *device)
 	for (unsigned int i = 0; i < v.n; i++) {
 		sg_uuid_text(&v.seen[i], text);
 		if (strcasecmp(uuid, text) == 0) {
-			*device = &handles[i];
+			*device = &handles[v.seen[i].number];
 			return MM_NVML_SUCCESS;
 		}
 	}
@@ -345,10 +357,10 @@ int nvmlDeviceGetMemoryInfo_v2(mm_nvml_dev device, struct mm_nvml_memory *memory
 		return MM_NVML_INVALID_ARGUMENT;
 	used = seen->used_bytes;
 	/* All memory of a GPU in MIG mode belongs to its instances. */
-	for (unsigned int i = v.gpus; device->index == 0 && i < v.n; i++)
+	for (unsigned int i = v.gpus; seen->number == 0 && i < v.n; i++)
 		used += v.seen[i].used_bytes;
 	memory->total =
-		seen->info.capacity_bytes * (device->index == 0 && v.instances ? v.instances : 1);
+		seen->info.capacity_bytes * (seen->number == 0 && v.instances ? v.instances : 1);
 	memory->used = MM_MIN(used, (uint64_t)memory->total);
 	memory->free = memory->total - memory->used;
 	memory->reserved = 0;
@@ -394,7 +406,7 @@ int nvmlDeviceGetMigMode(mm_nvml_dev device, unsigned int *current, unsigned int
 
 	if (!seen || snapshot_is_instance(seen))
 		return MM_NVML_INVALID_ARGUMENT;
-	*current = *pending = seen->number == 0 && v.instances;
+	*current = *pending = seen->number == 0 && v.mig;
 	return MM_NVML_SUCCESS;
 }
 
@@ -405,7 +417,7 @@ int nvmlDeviceGetMaxMigDeviceCount(mm_nvml_dev device, unsigned int *count)
 
 	if (!seen || !count)
 		return MM_NVML_INVALID_ARGUMENT;
-	*count = seen->number == 0 && v.instances ? SG_MIG_MAX : 0;
+	*count = seen->number == 0 && v.mig ? SG_MIG_MAX : 0;
 	return MM_NVML_SUCCESS;
 }
 
@@ -415,10 +427,15 @@ int nvmlDeviceGetMigDeviceHandleByIndex(mm_nvml_dev device, unsigned int index,
 	mm_cleanup(view_done) struct view v = { 0 };
 	const struct sg_snapshot *seen = view_device(&v, device);
 
-	if (!seen || seen->number != 0 || index >= v.instances)
+	if (!seen || seen->number != 0)
 		return MM_NVML_NOT_FOUND;
-	*instance = &handles[v.gpus + index];
-	return MM_NVML_SUCCESS;
+	for (unsigned int i = v.gpus; i < v.n; i++) {
+		if (v.seen[i].number == SG_MIG_FIRST + index) {
+			*instance = &handles[v.seen[i].number];
+			return MM_NVML_SUCCESS;
+		}
+	}
+	return MM_NVML_NOT_FOUND;
 }
 
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mm_nvml_dev instance, mm_nvml_dev *device)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/softgpu/device_state.h"
+#include "kernels/softgpu/mig.h"
 #include "kernels/softgpu/settings.h"
 #include "kernels/softgpu/snapshot.h"
 #include "libclient/base/base.h"
@@ -47,15 +48,22 @@ unsigned int sg_snapshots_take(struct sg_snapshot *ret, unsigned int max,
 			       unsigned int *ret_instances)
 {
 	struct sg_settings w = { 0 };
+	struct sg_mig mig;
 	unsigned int n = 0;
 
 	if (sg_settings_read(&w))
 		return 0;
 	for (unsigned int i = 0; i < w.there && n < max; i++)
 		snapshot_of(&w, i, &ret[n++]);
-	for (unsigned int i = 0; i < w.instances && n < max; i++)
+	ret[0].mig = n && w.instances;
+	*ret_instances = 0;
+	sg_mig_read(w.instances, &mig);
+	for (unsigned int i = 0; i < SG_MIG_MAX && n < max; i++) {
+		if (mig.place[i] != SG_MIG_DEVICE)
+			continue;
 		snapshot_of(&w, SG_MIG_FIRST + i, &ret[n++]);
-	*ret_instances = w.instances;
+		(*ret_instances)++;
+	}
 	return n;
 }
 
@@ -118,6 +126,18 @@ static void snapshot_by_uuid(struct sg_settings *w, const char *words)
 	free(seen);
 }
 
+/* A GPU in MIG mode is seen as its first instance, or not at all. */
+static void snapshot_by_default(struct sg_settings *w)
+{
+	struct sg_mig mig;
+
+	sg_mig_read(w->instances, &mig);
+	w->n_devices = 0;
+	for (unsigned int i = 0; !w->n_devices && i < SG_MIG_MAX; i++)
+		if (mig.place[i] == SG_MIG_DEVICE)
+			w->device[w->n_devices++] = SG_MIG_FIRST + i;
+}
+
 void sg_settings_select_visible(struct sg_settings *w)
 {
 	const char *words = secure_getenv("CUDA_VISIBLE_DEVICES");
@@ -125,9 +145,9 @@ void sg_settings_select_visible(struct sg_settings *w)
 	if (words && (strncmp(words, "GPU-", 4) == 0 || strncmp(words, "MIG-", 4) == 0))
 		snapshot_by_uuid(w, words);
 	for (unsigned int i = 0; w->instances && i < w->n_devices; i++) {
-		if (w->device[i] != 0)
-			continue;
-		w->device[0] = SG_MIG_FIRST;
-		w->n_devices = 1;
+		if (w->device[i] == 0) {
+			snapshot_by_default(w);
+			break;
+		}
 	}
 }

@@ -17,6 +17,7 @@ struct sg_snapshot {
 	unsigned int number; /* of a GPU, or of a MIG instance where it is at least SG_MIG_FIRST */
 	struct sg_device_info info;
 	uint64_t used_bytes;
+	bool mig;        /* a GPU: it is in MIG mode */
 	char path[4096]; /* the device's directory */
 };
 

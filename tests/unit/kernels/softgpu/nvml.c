@@ -51,6 +51,8 @@ static int tear_down(void **state)
 	mm_gpu_close(&gpu);
 	snprintf(path, sizeof(path), "%s/events", dir);
 	unlink(path);
+	snprintf(path, sizeof(path), "%s/mig", dir);
+	unlink(path);
 	return rmdir(dir);
 }
 
@@ -136,6 +138,131 @@ static void test_uuid_is(void **state)
 	assert_int_equal(facts.instance, 1);
 	uuid.bytes[0] = 1;
 	assert_int_equal(mm_nvml_find(&nvml, &uuid, &facts), -ENOENT);
+}
+
+/* Makes a MIG device in the first free place, as mmctl does. Return: the GPU instance. */
+static mm_nvml_gi instance_make(mm_nvml_dev device)
+{
+	struct mm_nvml_profile profile = { .version = MM_NVML_PROFILE_VERSION };
+	struct mm_nvml_ci_profile compute;
+	mm_nvml_gi instance;
+	mm_nvml_ci ci;
+
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceProfileInfoV(device, 0, &profile), 0);
+	assert_string_equal(profile.name, "MIG 1g.8mb");
+	assert_int_equal(profile.memory_mib, 8);
+	assert_int_equal(nvml.nvmlDeviceCreateGpuInstance(device, profile.id, &instance), 0);
+	assert_int_equal(
+		nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, 0, 0, &compute), 0);
+	assert_int_equal(compute.slices, profile.slices);
+	assert_int_equal(nvml.nvmlGpuInstanceGetComputeInstanceById(instance, 0, &ci),
+			 MM_NVML_NOT_FOUND);
+	assert_int_equal(nvml.nvmlGpuInstanceCreateComputeInstance(instance, compute.id, &ci), 0);
+	assert_int_equal(nvml.nvmlGpuInstanceCreateComputeInstance(instance, compute.id, &ci),
+			 MM_NVML_INSUFFICIENT_RESOURCES);
+	return instance;
+}
+
+static void instance_end(mm_nvml_gi instance)
+{
+	mm_nvml_ci ci;
+
+	assert_int_equal(nvml.nvmlGpuInstanceDestroy(instance), MM_NVML_IN_USE);
+	assert_int_equal(nvml.nvmlGpuInstanceGetComputeInstanceById(instance, 0, &ci), 0);
+	assert_int_equal(nvml.nvmlComputeInstanceDestroy(ci), 0);
+	assert_int_equal(nvml.nvmlComputeInstanceDestroy(ci), MM_NVML_INSUFFICIENT_RESOURCES);
+	assert_int_equal(nvml.nvmlGpuInstanceDestroy(instance), 0);
+	assert_int_equal(nvml.nvmlGpuInstanceDestroy(instance), MM_NVML_INVALID_ARGUMENT);
+}
+
+static unsigned int room(mm_nvml_dev device, unsigned int profile)
+{
+	unsigned int n = 99;
+
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceRemainingCapacity(device, profile, &n), 0);
+	return n;
+}
+
+/*
+ * Seven instances fit. Handles of the others stay theirs when one goes, and the free place is the
+ * next one's.
+ */
+static void test_make_instances(void **state)
+{
+	struct mm_nvml_profile profile = { .version = MM_NVML_PROFILE_VERSION };
+	struct mm_nvml_gi_info info;
+	struct mm_nvml_facts facts, list[16];
+	mm_nvml_gi made[5], first, other;
+	mm_nvml_dev device, second;
+	char text[MM_NVML_TEXT_BYTES];
+
+	(void)state;
+	assert_int_equal(nvml.nvmlDeviceGetHandleByIndex_v2(0, &device), 0);
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceProfileInfoV(device, 0, &profile), 0);
+	for (unsigned int i = 0; i < MM_ARRAY_SIZE(made); i++) {
+		assert_int_equal(room(device, profile.id), 5 - i);
+		made[i] = instance_make(device);
+		assert_int_equal(nvml.nvmlGpuInstanceGetInfo(made[i], &info), 0);
+		assert_int_equal(info.id, 3 + i);
+		assert_int_equal(info.profile_id, profile.id);
+		assert_ptr_equal(info.device, device);
+	}
+	assert_int_equal(nvml.nvmlDeviceCreateGpuInstance(device, profile.id, &other),
+			 MM_NVML_INSUFFICIENT_RESOURCES);
+	assert_int_equal(mm_nvml_list(&nvml, list, MM_ARRAY_SIZE(list)), 9);
+	assert_int_equal(mm_nvml_resolve(&nvml, MIG_1, &facts), 0);
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceById(device, 1, &first), 0);
+	instance_end(first);
+	assert_int_equal(mm_nvml_resolve(&nvml, MIG_0, &facts), -ENOENT);
+	assert_int_equal(nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, 0, &second),
+			 MM_NVML_NOT_FOUND);
+	assert_int_equal(nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, 1, &second), 0);
+	assert_int_equal(nvml.nvmlDeviceGetUUID(second, text, sizeof(text)), 0);
+	assert_string_equal(text, MIG_1);
+	assert_ptr_equal(instance_make(device), first);
+	assert_int_equal(mm_nvml_resolve(&nvml, MIG_0, &facts), 0);
+	for (unsigned int i = 0; i < MM_ARRAY_SIZE(made); i++)
+		instance_end(made[i]);
+	assert_int_equal(mm_nvml_list(&nvml, list, MM_ARRAY_SIZE(list)), 4);
+}
+
+/* Devices not in MIG mode, no profile, no instance; a file that says nothing it should. */
+static void test_make_refused(void **state)
+{
+	struct mm_nvml_profile profile = { .version = MM_NVML_PROFILE_VERSION + 1 };
+	struct mm_nvml_gi_info info;
+	struct mm_nvml_facts list[16];
+	mm_nvml_gi instance;
+	mm_nvml_dev device;
+	unsigned int n;
+	char path[64];
+	FILE *mig;
+
+	(void)state;
+	assert_int_equal(nvml.nvmlDeviceGetHandleByIndex_v2(0, &device), 0);
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceProfileInfoV(device, 0, &profile),
+			 MM_NVML_VERSION_MISMATCH);
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceProfileInfoV(device, 1, &profile),
+			 MM_NVML_INVALID_ARGUMENT);
+	assert_int_equal(nvml.nvmlDeviceCreateGpuInstance(device, 0, &instance),
+			 MM_NVML_INVALID_ARGUMENT);
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceById(device, 7, &instance),
+			 MM_NVML_NOT_FOUND);
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceById(device, 0, &instance),
+			 MM_NVML_NOT_FOUND);
+	assert_int_equal(nvml.nvmlGpuInstanceGetInfo(NULL, &info), MM_NVML_INVALID_ARGUMENT);
+	assert_int_equal(nvml.nvmlComputeInstanceDestroy(NULL), MM_NVML_INVALID_ARGUMENT);
+	assert_int_equal(nvml.nvmlDeviceGetHandleByIndex_v2(1, &device), 0);
+	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceRemainingCapacity(device, 19, &n),
+			 MM_NVML_NOT_SUPPORTED);
+	snprintf(path, sizeof(path), "%s/mig", dir);
+	mig = fopen(path, "w");
+	assert_non_null(mig);
+	fputs("x1\n1?1g", mig);
+	fclose(mig);
+	assert_int_equal(mm_nvml_list(&nvml, list, MM_ARRAY_SIZE(list)), 5);
+	unlink(path);
+	assert_int_equal(mm_nvml_list(&nvml, list, MM_ARRAY_SIZE(list)), 4);
 }
 
 /* One of another version would have other fields. */
@@ -279,7 +406,8 @@ int main(void)
 		cmocka_unit_test(test_all_entries),    cmocka_unit_test(test_list),
 		cmocka_unit_test(test_resolve),        cmocka_unit_test(test_uuid_is),
 		cmocka_unit_test(test_memory_version), cmocka_unit_test(test_events),
-		cmocka_unit_test(test_rubbish),
+		cmocka_unit_test(test_rubbish),        cmocka_unit_test(test_make_instances),
+		cmocka_unit_test(test_make_refused),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
