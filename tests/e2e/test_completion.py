@@ -59,7 +59,7 @@ def commands():
 
 def test_commands(shell):
     found = commands()
-    assert {"status", "plan why", "revoke", "mps limit", "top"} <= set(found)
+    assert {"status", "plan why", "revoke", "mps limit", "mig create", "top"} <= set(found)
     assert set(shell("mmctl", "")) >= {name.split()[0] for name in found}
     for first in {name.split()[0] for name in found if " " in name}:
         assert set(shell("mmctl", first, "")) == {name.split()[1] for name in found if name.startswith(f"{first} ")}

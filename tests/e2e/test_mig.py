@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices by UUID, MIG instances, and what mmctl says of the devices of a machine."""
 
+import contextlib
 import json
+import os
 import subprocess
 
 import pytest
@@ -10,6 +12,8 @@ from daemon import Daemon
 from programs import BIN, limit, wait_until
 from tenant import make_requests, plain_tokens
 
+HOLDER = BIN.parent / "tests" / "e2e-holder"
+PROFILE = "1g.1gb"
 UUID = "00112233-4455-6677-8899-aabbccddee"
 
 
@@ -153,3 +157,142 @@ def test_devices_without_mmd(root):
                          env=dict(env, MM_DRIVER="/nonexistent/libx.so"), timeout=limit(60),
                          check=False)
     assert bad.returncode == 1 and "libx.so" in bad.stderr
+
+
+def mig(d, *args, **options):
+    """Return: exit status, stdout, stderr."""
+    done = subprocess.run([str(BIN / "mmctl"), "--dir", str(d.dir), "mig", *map(str, args)], text=True, check=False,
+                          env={"MM_DRIVER": "software", **d.env}, capture_output=True, timeout=limit(60), **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+def instances(d):
+    """What mmctl mig list says of GPU 0: room, and the instances by UUID."""
+    code, text, errors = mig(d, "list", "--device", 0, "--json")
+    assert code == 0, errors
+    (gpu,) = json.loads(text)["devices"]
+    (profile,) = gpu["profiles"]
+    assert profile["name"] == PROFILE and profile["memory_bytes"] == 1 << 30
+    return profile["more"], {x["uuid"]: x for x in gpu["instances"]}
+
+
+@contextlib.contextmanager
+def held(d, name, size, killed=False):
+    """A process that is nobody's has memory of the instance, or only a context."""
+    with subprocess.Popen([str(HOLDER), str(size)], env=dict(d.env, CUDA_VISIBLE_DEVICES=name),
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        yield holder
+        if killed:
+            holder.kill()
+        holder.stdin.close()
+        assert killed or holder.wait(limit(20)) == 0
+
+
+def test_instance_is_made_and_removed(root, start, serve, case):
+    """mmd and a tenant work on an instance that was made; it is not removed under them, and made again afterwards."""
+    before = Named(root, mig=1)
+    assert instances(before) == (6, {uuid("MIG", 16): {
+        "uuid": uuid("MIG", 16), "managed_by": "nobody", "profile": PROFILE}})
+    code, text, errors = mig(before, "create", "--device", 0, PROFILE, "--json")
+    made = json.loads(text)
+    assert code == 0 and made == {"schema": 1, "uuid": uuid("MIG", 17), "profile": PROFILE}, errors
+    d = start(kind=Named, mig=1, pool="8M", page="16K", by=[made["uuid"]])
+    assert instances(d)[0] == 5 and instances(d)[1][made["uuid"]]["managed_by"] == "mmd"
+    end = ("destroy", "--device", uuid("GPU", 0), "--yes")
+    code, _, errors = mig(d, *end, made["uuid"])
+    assert code == 1 and f"{made['uuid']}: mmd manages it" in errors
+    # Another instance goes meanwhile; nothing of this one changes its place.
+    code, text, errors = mig(d, *end, uuid("MIG", 16), "--json")
+    assert code == 0 and json.loads(text) == {"schema": 1, "uuid": uuid("MIG", 16), "gpu_instance": True}, errors
+    assert list(instances(d)[1]) == [made["uuid"]]
+    d.env["CUDA_VISIBLE_DEVICES"] = made["uuid"]
+    assert serve("t", case[0], case[1], d, extra=["--verify"]).tokens() == case[2]
+    d.stop()
+    code, text, errors = mig(d, *end, made["uuid"])
+    assert code == 0 and f"{made['uuid']}: removed" in text, errors
+    assert instances(d) == (7, {}) and not (d.gpu_dir / "mig-2").exists()
+    code, errors = refused(d)
+    assert code == 1 and f"no device {made['uuid']}" in errors, errors
+    assert mig(d, "create", "--device", 0, PROFILE)[0] == 0 and list(instances(d)[1]) == [uuid("MIG", 16)]
+
+
+def test_instance_of_a_process(root):
+    """Who holds memory is named; who has no memory keeps it as well; what a killed one held goes with it."""
+    d, one = Named(root, mig=2), uuid("MIG", 17)
+    end = ("destroy", "--device", 0, one, "--yes")
+    with held(d, one, 1 << 20) as holder:
+        code, _, errors = mig(d, *end)
+        assert code == 1 and f"{one}: process {holder.pid} uses it" in errors
+        assert mig(d, "destroy", "--device", 0, uuid("MIG", 16), "--yes")[0] == 0
+    with held(d, one, 0):
+        code, _, errors = mig(d, *end)
+        assert code == 1 and f"{one}: a process uses it" in errors
+    with held(d, one, 1 << 20, killed=True):
+        pass
+    assert list(instances(d)[1]) == [one] and (d.gpu_dir / "mig-2").exists()
+    assert mig(d, *end)[0] == 0
+    assert instances(d) == (7, {})
+    # No instance is no device.
+    done = subprocess.run([str(HOLDER), "4096"], env=d.env, capture_output=True, stdin=subprocess.DEVNULL, check=False,
+                          timeout=limit(60))
+    assert done.returncode == 1 and done.stderr
+
+
+def test_no_room(root):
+    d = Named(root, mig=6)
+    assert mig(d, "create", "--device", 0, PROFILE)[0] == 0
+    code, _, errors = mig(d, "create", "--device", 0, f"MIG {PROFILE}")
+    assert code == 1 and f"{PROFILE}: the GPU has no room for it" in errors and len(instances(d)[1]) == 7
+
+
+def test_list_text(root):
+    code, text, _ = mig(Named(root, mig=1, devices=2), "list")
+    lines = text.splitlines()
+    assert code == 0 and max(map(len, lines)) <= 80
+    assert lines[0] == f"GPU 0 {uuid('GPU', 0)}: MIG mode on" and lines[-1] == f"GPU 1 {uuid('GPU', 1)}: MIG mode off"
+    assert lines[2].split() == [PROFILE, "1.0", "GiB", "6"]
+    assert lines[4].split() == [uuid("MIG", 16), PROFILE, "nobody"]
+
+
+@pytest.mark.parametrize("args, code, says", [
+    (("create", PROFILE), 2, "--device is needed"),
+    (("create", "--device", "0"), 2, "PROFILE"),
+    (("create", "--device", "0", "1g.1bg"), 1,
+     f"'1g.1bg' is no profile of this GPU: {PROFILE}; did you mean {PROFILE}?"),
+    (("create", "--device", "0", "\033[2Jx"), 1, "is no profile"),
+    (("create", "--device", "1", PROFILE), 1, "GPU 1 is not in MIG mode; nvidia-smi -i 1 -mig 1"),
+    (("create", "--device", "2", PROFILE), 1, "there is no such GPU"),
+    (("create", "--device", "GPU-0011", PROFILE), 1, "several GPUs"),
+    (("create", "--device", uuid("MIG", 16), PROFILE), 1, "there is no such GPU"),
+    (("list", "--device", "GPU-77"), 1, "there is no such GPU"),
+    (("destroy", "--device", "0", uuid("MIG", 16)), 2, "--yes"),
+    (("destroy", "--yes", uuid("MIG", 16)), 2, "--device is needed"),
+    (("destroy", "--device", "0", "--yes", uuid("MIG", 17)), 1, "is no MIG instance of GPU 0"),
+    (("destroy", "--device", "0", "--yes", "MIG-"), 1, "the whole UUID is needed"),
+    (("destroy", "--device", "0", "--yes", uuid("GPU", 0)), 1, "is no MIG instance of GPU 0"),
+    (("destroy", "--device", "1", "--yes", uuid("MIG", 16)), 1, "not in MIG mode")])
+def test_mig_refused(root, args, code, says):
+    d = Named(root, mig=1, devices=2)
+    done = mig(d, *args)
+    assert done[0] == code and says in done[2] and not done[1], done
+    assert "\x1b" not in done[2] and len(done[2].splitlines()) == 1
+    assert instances(d) == (6, {uuid("MIG", 16): {
+        "uuid": uuid("MIG", 16), "managed_by": "nobody", "profile": PROFILE}})
+
+
+def test_mig_without_nvml(root):
+    d = Named(root, mig=1)
+    d.env["MM_DRIVER"] = str(root / "none.so")
+    code, _, errors = mig(d, "list")
+    assert code == 1 and "none.so" in errors and len(errors.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+def test_only_root_makes_instances(root):
+    """The directory of the software GPU is what only some may write."""
+    d = Named(root, mig=1)
+    for words in (("create", "--device", 0, PROFILE), ("destroy", "--device", 0, "--yes", uuid("MIG", 16))):
+        code, _, errors = mig(d, *words, user=65534, group=65534, extra_groups=[])
+        assert code == 1 and "only root may do that" in errors, errors
+    assert list(instances(d)[1]) == [uuid("MIG", 16)]

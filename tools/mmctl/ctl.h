@@ -40,6 +40,7 @@ mmctl_run_fn mmctl_status_run, mmctl_pool_show_run, mmctl_plan_show_run, mmctl_p
 	mmctl_shutdown_run, mmctl_revoke_run, mmctl_drain_run, mmctl_activate_run, mmctl_pin_run,
 	mmctl_unpin_run, mmctl_plan_estimate_run, mmctl_top_run, mmctl_list_run,
 	mmctl_mps_start_run, mmctl_mps_stop_run, mmctl_mps_status_run, mmctl_mps_limit_run;
+mmctl_run_fn mmctl_mig_list_run, mmctl_mig_create_run, mmctl_mig_destroy_run;
 mmctl_run_fn mmctl_config_show_run, mmctl_config_reload_run;
 
 /**
@@ -55,6 +56,15 @@ int mmctl_request(const struct mmctl *ctl, const char *method, json_t *params, j
 
 /* Connects to mmd, for what is no request with one answer. Return: as mmctl_request(). */
 int mmctl_connect(const struct mmctl *ctl, int *ret_fd);
+
+/*
+ * The driver that a running mmd uses, or one started here would. @status: its answer; NULL: none
+ * runs. Return: as mm_gpu_open() takes it.
+ */
+const char *mmctl_driver(const json_t *status);
+
+/* The manager of the device with this UUID: "mmd" (of @status), "another mmd" or "nobody". */
+const char *mmctl_device_manager(const json_t *status, const char *uuid);
 
 /* Calls @print for each device of an answer, below a heading if there are several. */
 void mmctl_each_device(const json_t *result, void (*print)(const json_t *device));

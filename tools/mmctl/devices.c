@@ -91,10 +91,9 @@ static void devices_number_by_cuda(struct devices *d, int count)
 	}
 }
 
-/* The driver of the running mmd, or the one that an mmd started here would use. */
-static const char *driver_of(const struct devices *d)
+const char *mmctl_driver(const json_t *status)
 {
-	const json_t *first = json_array_get(json_object_get(d->status, "devices"), 0);
+	const json_t *first = json_array_get(json_object_get(status, "devices"), 0);
 	const char *kind = mm_json_text(json_object_get(first, "device"), "driver");
 
 	if (getenv("MM_DRIVER"))
@@ -110,7 +109,7 @@ static int devices_find(struct devices *d)
 	if (getenv("MM_DRIVER") && *getenv("MM_DRIVER") && !mm_is_driver(getenv("MM_DRIVER")))
 		return mmctl_error(MM_EXIT_USAGE, "MM_DRIVER: '%s' is none of: %s",
 				   getenv("MM_DRIVER"), MM_DRIVER_CHOICES);
-	if (mm_gpu_open(driver_of(d), &d->gpu, err, sizeof(err)) < 0)
+	if (mm_gpu_open(mmctl_driver(d->status), &d->gpu, err, sizeof(err)) < 0)
 		return mmctl_error(MM_EXIT_FAILED, "%s", err);
 	for (int i = 0; i < DEVICES_MAX; i++)
 		d->ordinal[i] = -1;
@@ -129,12 +128,12 @@ static int devices_find(struct devices *d)
 
 /* ---- who manages a device ---- */
 
-static const json_t *status_find_device(const struct devices *d, const char *hex)
+static const json_t *status_find_device(const json_t *status, const char *hex)
 {
 	const json_t *one;
 	size_t i;
 
-	json_array_foreach(json_object_get(d->status, "devices"), i, one)
+	json_array_foreach(json_object_get(status, "devices"), i, one)
 		if (strcmp(mm_json_text(json_object_get(one, "device"), "uuid"), hex) == 0)
 			return one;
 	return NULL;
@@ -153,14 +152,19 @@ static bool device_is_locked(const char *hex)
 	return found;
 }
 
-static const char *device_manager(const struct devices *d, int i)
+const char *mmctl_device_manager(const json_t *status, const char *uuid)
 {
 	char hex[HEX_BYTES];
 
-	uuid_hex(d->list[i].uuid, hex);
-	if (status_find_device(d, hex))
+	uuid_hex(uuid, hex);
+	if (status_find_device(status, hex))
 		return "mmd";
 	return device_is_locked(hex) ? "another mmd" : "nobody";
+}
+
+static const char *device_manager(const struct devices *d, int i)
+{
+	return mmctl_device_manager(d->status, d->list[i].uuid);
 }
 
 /* ---- printing ---- */

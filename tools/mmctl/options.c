@@ -349,6 +349,14 @@ static const struct mm_opt mps_limit_options[] = {
 	{ .name = NULL },
 };
 
+static const struct mm_opt mig_destroy_options[] = {
+	{ .name = "yes",
+	  .help = "really: what is in its memory is lost",
+	  .type = MM_OPT_FLAG,
+	  MMCTL_AT(yes) },
+	{ .name = NULL },
+};
+
 static const char text_plan_why[] =
 	"Explains the last decision of each device, which was made when something last changed,"
 	" and every 50 ms while somebody has work. With MODEL only what is about it, and its "
@@ -466,6 +474,10 @@ static const char text_mps_limit[] =
 	"it, and of each process that begins to compute there from now on. The tenant itself keeps "
 	"what it has. Limits of one process alone are in its environment: "
 	"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE.";
+
+static const char text_mig[] =
+	"Here --device is a GPU: its number in nvidia-smi, or its UUID. MIG mode is switched by "
+	"nvidia-smi -i N -mig 1 (or 0), as root, while nobody uses the GPU.";
 
 static const char text_words[] =
 	"MODEL and TENANT are a tenant's name or id; ids are unique on all devices, and a process "
@@ -650,6 +662,23 @@ static const struct mm_opt_command commands[] = {
 			      .text = text_mps_limit,
 			      .sets = { { mps_limit_options, 0 } },
 			      .arguments_max = 1 },
+	[MMCTL_MIG_LIST] = { .name = "mig list",
+			     .arguments = "",
+			     .summary = "GPUs, what MIG instances would fit, and which there are",
+			     .text = text_mig },
+	[MMCTL_MIG_CREATE] = { .name = "mig create",
+			       .arguments = "PROFILE",
+			       .summary = "makes a MIG instance of a profile that mig list has",
+			       .text = text_mig,
+			       .arguments_min = 1,
+			       .arguments_max = 1 },
+	[MMCTL_MIG_DESTROY] = { .name = "mig destroy",
+				.arguments = "UUID",
+				.summary = "removes a MIG instance that nobody uses",
+				.text = text_mig,
+				.sets = { { mig_destroy_options, 0 } },
+				.arguments_min = 1,
+				.arguments_max = 1 },
 	[MMCTL_UNPIN] = { .name = "unpin",
 			  .arguments = "MODEL",
 			  .summary = "mmd decides about the layers of a model again",

@@ -49,6 +49,9 @@ enum mmctl_command_index {
 	MMCTL_MPS_STOP,
 	MMCTL_MPS_STATUS,
 	MMCTL_MPS_LIMIT,
+	MMCTL_MIG_LIST,
+	MMCTL_MIG_CREATE,
+	MMCTL_MIG_DESTROY,
 	MMCTL_COMMANDS
 };
 
@@ -96,6 +99,7 @@ struct mmctl_options {
 	/* For mps. */
 	const char *pipe_dir, *log_dir; /* NULL: as the environment has it */
 	uint64_t percent;               /* MMCTL_UNSET: not given */
+	bool yes;                       /* for mig destroy */
 };
 
 extern const struct mm_opt_program mmctl_program;
