@@ -13,6 +13,7 @@ import pytest
 
 import abi
 import wire
+from daemon import RpcError
 from isolated import alone, isolated
 from kvclient import KvClient
 from programs import count, wait_until
@@ -386,7 +387,7 @@ def test_admin_flood(d):
 def answers(d):
     try:
         return bool(d.status())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RpcError):
         return False
 
 
