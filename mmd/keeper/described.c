@@ -79,12 +79,13 @@ MM_FIELDS_DEFINE(mm_keeper_helper_fields, struct mm_keeper_helper, ONE(role), ON
 		 ONE(ended), ONE(status), TEXT(build));
 #undef OF
 
+/* The service manager is in the environment; settings are held by name, and none are under way. */
 #define OF mm_keeper
 MM_FIELDS_DEFINE(mm_keeper_fields, struct mm_keeper, NOT(config), NOT(loop),
 		 PART(place, mm_place_fields), PART(relay, mm_relay_fields), ONE(relay_at_ns),
 		 PART(core, mm_keeper_kchan_fields), PART(closer, mm_closer_fields), NOT(hold),
 		 CONN_SERIAL, PART(process, mm_keeper_core_fields),
-		 PART(upgrade, mm_upgrade_fields),
+		 PART(upgrade, mm_upgrade_fields), NOT(notify), NOT(reload),
 		 MM_STRUCTS(struct OF, xfer, mm_keeper_xfer_fields), ONE(n_xfers),
 		 PARTS(helpers, mm_keeper_helper_fields), NOT(core_source), NOT(signal_source),
 		 NOT(tenant_source), NOT(admin_source), NOT(view_source), NOT(signal_fd),

@@ -302,7 +302,7 @@ void mm_reexec_service(struct mm_keeper *k)
 	if (!u->reexec_by_ns || k->stopping || k->failed)
 		return;
 	if (k->process.serves && mm_keeper_has_core(k) && !mm_kchan_is_waiting(&k->core) &&
-	    u->state == MM_UPGRADE_NONE && !k->reload.under_way)
+	    u->state == MM_UPGRADE_NONE && !k->reload.wanted && !k->reload.under_way)
 		r = reexec(k);
 	else if (mm_now_ns() < u->reexec_by_ns)
 		return;

@@ -37,8 +37,10 @@ void mm_settings_init(struct mm_shell *shell)
 	const struct mm_held_name words = { .kind = MM_HELD_CONFIG, .index = 1 };
 	mm_cleanup(mm_close_fd) int fd = mm_held_take(&shell->held, shown);
 	/* This one is for keeper itself. */
-	mm_cleanup(mm_close_fd) int unused = mm_held_take(&shell->held, words);
+	const int unused = mm_held_take(&shell->held, words);
 
+	if (unused >= 0)
+		close(unused);
 	shell->reload.show = document_read(fd);
 }
 

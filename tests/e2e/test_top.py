@@ -113,7 +113,7 @@ def test_screen(root, d, serve, model_dirs, columns, lines):
         assert len(rows) == lines and all(len(row) == columns for row in rows)
         assert "#" in rows[1] and "k" in rows[1] and rows[1].strip().endswith("]")
         assert ("ACCOUNT" in text) == (columns >= 120)
-        assert "320.0 KiB of KV beyond shares" in text or "KiB of KV beyond shares" in text
+        assert "help: no layer is away for KV now" in text
         top.type("n")
         top.shows("by name")
         shown = top.text()

@@ -21,6 +21,7 @@
 struct frame_row {
 	const json_t *t;
 	uint64_t weights, kv, beyond, away;
+	uint64_t made_free; /* bytes of the layers that are away */
 	double step_ms, stall_percent, steps_per_s, streamed_per_s;
 };
 
@@ -171,9 +172,11 @@ static void row_fill(const json_t *now, const json_t *before, double seconds, co
 
 	*row = (struct frame_row){ .t = t };
 	row->weights = (mm_json_u64(t, "pages_param") + mm_json_u64(t, "pages_slot")) * page;
+	row->away = mm_json_u64(t, "alpha");
+	row->made_free = mm_json_u64(t, "weights_device_bytes");
+	row->made_free -= row->away ? MM_MIN(row->weights, row->made_free) : row->made_free;
 	row->kv = mm_json_u64(t, "pages_kv") * page;
 	row->beyond = chunks > share ? row->kv / chunks * (chunks - share) : 0;
-	row->away = mm_json_u64(t, "alpha");
 	row->step_ms = (double)mm_json_u64(t, "step_last_ns") / 1e6;
 	row->steps_per_s = rate_of(t, was, "steps", seconds);
 	row->stall_percent = rate_of(t, was, "stall_total_ns", seconds) / 1e7;
@@ -258,36 +261,35 @@ static void row_add(const struct frame_row *row, const struct mmctl_frame_opts *
 
 /* ---- whether mmd helps ---- */
 
-/* Requests that run in KV beyond a share would not: as many as it is of all. */
-static double requests_beyond(const struct frame_row *row)
-{
-	return row->kv ? (double)mm_json_u64(row->t, "running") * (double)row->beyond /
-				 (double)row->kv
-		       : 0;
-}
-
+/*
+ * Layers that are away make room for KV that there would not be. Of the running requests as many
+ * live in it, on the average, as it is of all KV.
+ */
 static void help_add(const struct frame_row *row, size_t n, const struct mmctl_frame_opts *o,
 		     struct mmctl_frame *f)
 {
 	char size[MM_SIZE_TEXT_BYTES];
-	double requests = 0, stall = 0;
-	uint64_t beyond = 0, away = 0;
+	uint64_t made_free = 0, away = 0, kv = 0, running = 0;
+	double stall = 0;
 	size_t works = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		beyond += row[i].beyond;
+		made_free += row[i].made_free;
 		away += row[i].away;
-		requests += requests_beyond(&row[i]);
+		kv += row[i].kv;
+		running += mm_json_u64(row[i].t, "running");
 		stall += row[i].steps_per_s > 0 ? row[i].stall_percent : 0;
 		works += row[i].steps_per_s > 0;
 	}
-	if (!beyond)
-		line_add(f, o, MMCTL_LINE_PLAIN, "help: nobody has KV beyond its share now");
+	made_free = MM_MIN(made_free, kv);
+	if (!made_free)
+		line_add(f, o, MMCTL_LINE_PLAIN, "help: no layer is away for KV now");
 	else
 		line_add(f, o, MMCTL_LINE_PLAIN,
-			 "help: %s of KV beyond shares (%" PRIu64
-			 " layers away), +%.0f requests, stall %.1f %%",
-			 mm_size_print(beyond, size), away, requests,
+			 "help: %" PRIu64 " layers away are %s of KV: %.0f of %" PRIu64
+			 " requests run in it; stall %.1f %%",
+			 away, mm_size_print(made_free, size),
+			 (double)running * (double)made_free / (double)kv, running,
 			 works ? stall / (double)works : 0);
 }
 

@@ -460,7 +460,8 @@ static const char text_plan_estimate[] =
 	"profile's numbers.";
 
 static const char text_top[] =
-	"BEYOND is KV cache beyond the tenant's share, which is what mmd has found for it; STALL "
+	"The line help has how much KV cache there is because layers are away, and how many of "
+	"the running requests live in it. BEYOND is KV cache beyond the tenant's share; STALL "
 	"is the part of the time in which its steps waited for layers. Keys: k n a t s w sort by "
 	"KV cache, name, layers away, step, stall, weights; / filters by name, Esc clears that; "
 	"arrows scroll; q ends. With --json it prints the answer of status.";

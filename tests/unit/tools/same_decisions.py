@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 CORE_SIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
-KINDS = ["ordinary", "plans", "acts", "late", "modes", "still", "mem", "unload"]
+KINDS = ["ordinary", "plans", "acts", "late", "modes", "still", "mem", "unload", "steer"]
 
 
 def load_tool():
@@ -40,7 +40,7 @@ class Kinds(unittest.TestCase):
 
     def test_of_older_ones(self):
         self.side.core_sim = self.older("usage: core-sim [--kind ordinary|plans|acts|late|modes|still] [--hashes FILE]")
-        self.assertEqual(self.side.kinds(), KINDS[:-2])
+        self.assertEqual(self.side.kinds(), KINDS[:6])
         self.side.core_sim = self.older("usage: core-sim [--hashes FILE]")
         self.assertEqual(self.side.kinds(), ["ordinary"])
 

@@ -16,6 +16,7 @@
 #define POLL_NS         (20 * MM_NS_PER_MS)  /* longest wait when nothing can run */
 #define RETIRED_POLL_NS (MM_NS_PER_MS / 5)   /* longest wait while the device works on moves */
 #define IDLE_POLL_NS    (100 * MM_NS_PER_MS) /* longest wait when nobody requests anything */
+#define LEAVE_STUCK_NS  (2 * MM_NS_PER_S)    /* who has to leave may be granted nothing more */
 #define LEAVE_MARGIN_NS MM_NS_PER_S          /* to close in, before mmd ends the connection */
 #define VOID_STEPS_MAX  1000u                /* so many void steps in a row end the run */
 
@@ -299,6 +300,7 @@ static int engine_leave(struct mm_engine *e, uint64_t deadline_ns)
 	if (!e->live.inbox)
 		return mm_lender_fail(e, -ESHUTDOWN, "mmd has it leave");
 	e->leaving = true;
+	e->kvman.config.timeout_ns = MM_MIN(e->kvman.config.timeout_ns, LEAVE_STUCK_NS);
 	e->leave_ns = deadline_ns - MM_MIN(deadline_ns, LEAVE_MARGIN_NS);
 	return 0;
 }
