@@ -159,10 +159,11 @@ def test_devices_without_mmd(root):
     assert bad.returncode == 1 and "libx.so" in bad.stderr
 
 
-def mig(d, *args, **options):
+def mig(d, *args, driver="software", **options):
     """Return: exit status, stdout, stderr."""
     done = subprocess.run([str(BIN / "mmctl"), "--dir", str(d.dir), "mig", *map(str, args)], text=True, check=False,
-                          env={"MM_DRIVER": "software", **d.env}, capture_output=True, timeout=limit(60), **options)
+                          env={**d.env, "MM_DRIVER": str(driver), "LD_LIBRARY_PATH": str(d.root)},
+                          capture_output=True, timeout=limit(60), **options)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -281,11 +282,23 @@ def test_mig_refused(root, args, code, says):
         "uuid": uuid("MIG", 16), "managed_by": "nobody", "profile": PROFILE}})
 
 
-def test_mig_without_nvml(root):
+@pytest.mark.parametrize("entry, words, says", [
+    (b"mm_softgpu_stats", ("list",), "MIG needs NVML: "),
+    (b"nvmlDeviceCreateGpuInstance", ("create", "--device", 0, PROFILE), "this driver's NVML cannot make MIG instances"),
+    (b"nvmlComputeInstanceDestroy", ("destroy", "--device", 0, "--yes", uuid("MIG", 16)),
+     "this driver's NVML cannot remove MIG instances")])
+def test_driver_without(root, entry, words, says):
+    """A driver that has another name for an entry. By the first one a software GPU is known, the NVML of others is a
+    library of its own, which here is none."""
     d = Named(root, mig=1)
-    d.env["MM_DRIVER"] = str(root / "none.so")
-    code, _, errors = mig(d, "list")
-    assert code == 1 and "none.so" in errors and len(errors.splitlines()) == 1
+    text = (BIN.parent / "lib" / "libmm-softgpu.so").read_bytes()
+    assert text.count(b"\0" + entry + b"\0") >= 1
+    (root / "driver.so").write_bytes(text.replace(b"\0" + entry + b"\0", b"\0" + entry[:-1] + b"_\0"))
+    (root / "libnvidia-ml.so.1").touch()
+    code, _, errors = mig(d, *words, driver=root / "driver.so")
+    assert code == 1 and says in errors and len(errors.splitlines()) == 1, errors
+    code, text, errors = mig(d, "list", driver=root / "driver.so")
+    assert code == (entry == b"mm_softgpu_stats"), errors
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
