@@ -37,6 +37,14 @@ int mmctl_print_json(const json_t *result)
 	return r ? mmctl_error(MM_EXIT_FAILED, "standard output: %s", strerror(-r)) : MM_EXIT_DONE;
 }
 
+int mmctl_print_new_json(json_t *result)
+{
+	const int r = mmctl_print_json(result);
+
+	json_decref(result);
+	return r;
+}
+
 void mmctl_each_device(const json_t *result, void (*print)(const json_t *device))
 {
 	const json_t *devices = json_object_get(result, "devices"), *one, *facts;

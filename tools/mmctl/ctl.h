@@ -84,3 +84,6 @@ int mmctl_error(int code, const char *fmt, ...) MM_PRINTF(2, 3);
 
 /* Prints @result to stdout. Return: MM_EXIT_DONE; MM_EXIT_FAILED it could not be written. */
 int mmctl_print_json(const json_t *result);
+
+/* As mmctl_print_json(), of a result that was made for it, which it takes over. */
+int mmctl_print_new_json(json_t *result);

@@ -409,8 +409,8 @@ int mmctl_mig_create_run(const struct mmctl *ctl, int argc, char **argv)
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return mmctl_print_json(json_pack("{s:i, s:s, s:s}", "schema", 1, "uuid", made.uuid,
-						  "profile", p->name));
+		return mmctl_print_new_json(json_pack("{s:i, s:s, s:s}", "schema", 1, "uuid",
+						      made.uuid, "profile", p->name));
 	printf("%s: made (%s)\nmmd takes it by --device, a tenant by CUDA_VISIBLE_DEVICES\n",
 	       made.uuid, p->name);
 	return MM_EXIT_DONE;
@@ -502,8 +502,8 @@ int mmctl_mig_destroy_run(const struct mmctl *ctl, int argc, char **argv)
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return mmctl_print_json(json_pack("{s:i, s:s, s:b}", "schema", 1, "uuid", f->uuid,
-						  "gpu_instance", all));
+		return mmctl_print_new_json(json_pack("{s:i, s:s, s:b}", "schema", 1, "uuid",
+						      f->uuid, "gpu_instance", all));
 	printf("%s: removed%s\n", f->uuid,
 	       all ? "" : "; its GPU instance stays, for it has others");
 	return MM_EXIT_DONE;

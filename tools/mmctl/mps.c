@@ -258,8 +258,8 @@ int mmctl_mps_start_run(const struct mmctl *ctl, int argc, char **argv)
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return mmctl_print_json(json_pack("{s:i,s:b,s:s}", "schema", 1, "running", 1,
-						  "pipe_dir", pipe_dir()));
+		return mmctl_print_new_json(json_pack("{s:i,s:b,s:s}", "schema", 1, "running", 1,
+						      "pipe_dir", pipe_dir()));
 	printf("MPS runs; tenants and mmd find it by CUDA_MPS_PIPE_DIRECTORY=%s\n", pipe_dir());
 	return MM_EXIT_DONE;
 }
@@ -276,8 +276,8 @@ int mmctl_mps_stop_run(const struct mmctl *ctl, int argc, char **argv)
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return mmctl_print_json(json_pack("{s:i,s:b,s:s}", "schema", 1, "running", 0,
-						  "pipe_dir", pipe_dir()));
+		return mmctl_print_new_json(json_pack("{s:i,s:b,s:s}", "schema", 1, "running", 0,
+						      "pipe_dir", pipe_dir()));
 	puts("MPS ends, once its clients have; who starts now computes without it");
 	return MM_EXIT_DONE;
 }
@@ -444,9 +444,9 @@ static int server_limit(const struct mmctl *ctl, const char *name)
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return mmctl_print_json(json_pack("{s:i,s:I,s:I}", "schema", 1, "server",
-						  (json_int_t)server, "percent",
-						  (json_int_t)percent));
+		return mmctl_print_new_json(json_pack("{s:i,s:I,s:I}", "schema", 1, "server",
+						      (json_int_t)server, "percent",
+						      (json_int_t)percent));
 	printf("server %" PRIu64 ": %" PRIu64 " %% of the threads for each process that begins to "
 	       "compute from now on.\n%s keeps what it has until it starts anew; "
 	       "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE in\nits environment limits it alone.\n",
@@ -466,8 +466,8 @@ int mmctl_mps_limit_run(const struct mmctl *ctl, int argc, char **argv)
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return mmctl_print_json(json_pack("{s:i,s:I}", "schema", 1, "percent",
-						  (json_int_t)ctl->options->percent));
+		return mmctl_print_new_json(json_pack("{s:i,s:I}", "schema", 1, "percent",
+						      (json_int_t)ctl->options->percent));
 	printf("%" PRIu64 " %% of the threads for processes of servers that start from now on\n",
 	       ctl->options->percent);
 	return MM_EXIT_DONE;
