@@ -165,13 +165,14 @@ int nvmlGpuInstanceDestroy(mm_nvml_gi instance)
 {
 	struct sg_settings w;
 	char there;
-	int i = gi_place(instance, &w, &there);
+	int i = gi_place(instance, &w, &there), r;
 
 	if (i < 0)
 		return MM_NVML_INVALID_ARGUMENT;
 	if (there == SG_MIG_DEVICE)
 		return MM_NVML_IN_USE; /* it has its compute instance */
-	return nvml_result(sg_mig_change(w.instances, (unsigned int)i, SG_MIG_EMPTY, SG_MIG_NONE));
+	r = sg_mig_change(w.instances, (unsigned int)i, SG_MIG_EMPTY, SG_MIG_NONE);
+	return r == -EEXIST ? MM_NVML_INVALID_ARGUMENT : nvml_result(r);
 }
 
 int nvmlGpuInstanceGetComputeInstanceProfileInfo(mm_nvml_gi instance, unsigned int profile,
@@ -220,10 +221,13 @@ int nvmlComputeInstanceDestroy(mm_nvml_ci compute)
 	struct sg_settings w;
 	char there;
 
-	for (unsigned int i = 0; i < SG_MIG_MAX; i++)
-		if (compute == &compute_instances[i] &&
-		    gi_place(&gpu_instances[i], &w, &there) >= 0)
-			return nvml_result(
-				sg_mig_change(w.instances, i, SG_MIG_DEVICE, SG_MIG_EMPTY));
+	for (unsigned int i = 0; i < SG_MIG_MAX; i++) {
+		int r;
+
+		if (compute != &compute_instances[i] || gi_place(&gpu_instances[i], &w, &there) < 0)
+			continue;
+		r = sg_mig_change(w.instances, i, SG_MIG_DEVICE, SG_MIG_EMPTY);
+		return r == -EEXIST ? MM_NVML_INVALID_ARGUMENT : nvml_result(r);
+	}
 	return MM_NVML_INVALID_ARGUMENT;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices by UUID, MIG instances, and what mmctl says of the devices of a machine."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -245,6 +246,19 @@ def test_no_room(root):
     assert mig(d, "create", "--device", 0, PROFILE)[0] == 0
     code, _, errors = mig(d, "create", "--device", 0, f"MIG {PROFILE}")
     assert code == 1 and f"{PROFILE}: the GPU has no room for it" in errors and len(instances(d)[1]) == 7
+
+
+def test_many_at_once(root):
+    """Each gets an instance of its own, or is told that there is no room; then each goes once."""
+    d = Named(root, mig=1)
+    with concurrent.futures.ThreadPoolExecutor(9) as several:
+        done = list(several.map(lambda _: mig(d, "create", "--device", 0, PROFILE), range(9)))
+        made = [text.split(":")[0] for code, text, _ in done if code == 0]
+        assert len(made) == 6 and all("no room" in errors for code, _, errors in done if code), done
+        assert instances(d)[0] == 0 and set(instances(d)[1]) == {uuid("MIG", 16), *made}
+        done = list(several.map(lambda one: mig(d, "destroy", "--device", 0, one, "--yes"), made * 2))
+    assert sorted(code for code, _, _ in done) == [0] * 6 + [1] * 6, done
+    assert instances(d)[0] == 6 and list(instances(d)[1]) == [uuid("MIG", 16)]
 
 
 def test_list_text(root):

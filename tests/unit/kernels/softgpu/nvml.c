@@ -170,7 +170,7 @@ static void instance_end(mm_nvml_gi instance)
 	assert_int_equal(nvml.nvmlGpuInstanceDestroy(instance), MM_NVML_IN_USE);
 	assert_int_equal(nvml.nvmlGpuInstanceGetComputeInstanceById(instance, 0, &ci), 0);
 	assert_int_equal(nvml.nvmlComputeInstanceDestroy(ci), 0);
-	assert_int_equal(nvml.nvmlComputeInstanceDestroy(ci), MM_NVML_INSUFFICIENT_RESOURCES);
+	assert_int_equal(nvml.nvmlComputeInstanceDestroy(ci), MM_NVML_INVALID_ARGUMENT);
 	assert_int_equal(nvml.nvmlGpuInstanceDestroy(instance), 0);
 	assert_int_equal(nvml.nvmlGpuInstanceDestroy(instance), MM_NVML_INVALID_ARGUMENT);
 }
