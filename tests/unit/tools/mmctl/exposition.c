@@ -111,8 +111,8 @@ static void test_strange_answers(void **state)
 		"{\"tenants\":7,\"node\":[],\"devices\":{},\"accounts\":null}",
 		"{\"tenants\":[7,null,[],{\"layers\":\"x\",\"grant_times\":7}]}",
 		"{\"tenants\":[{\"grant_times\":{\"counts\":{},\"sum_ns\":[]}}],\"bounds_ns\":{}}",
-		"{\"bounds_ns\":[\"x\",-1],"
-		"\"accounts\":[{\"grant_times\":{\"counts\":[1,\"\",-3]}}]}",
+		("{\"bounds_ns\":[\"x\",-1],"
+		 "\"accounts\":[{\"grant_times\":{\"counts\":[1,\"\",-3]}}]}"),
 		"{\"devices\":[{\"pool_bytes\":{\"a\\\"\":1,\"b\":\"c\"},\"device\":[]}]}",
 	};
 
