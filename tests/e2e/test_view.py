@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -12,12 +13,12 @@ import subprocess
 import pytest
 
 from daemon import Daemon
-from programs import BIN, limit, wait_until
+from programs import BIN, TOP, limit, wait_until
 
 GROUP, OTHER, USER = 4242, 4343, 12345
 DENIED, INVALID_REQUEST = -32001, -32600
-CHANGES = ["plan.set", "quota.set", "upgrade", "shutdown"]
-VIEWS = ["status", "pool.show", "plan.show", "plan.why", "quota.show", "doctor", "upgrade.show"]
+TABLE = (TOP / "mmd/shell/methods.c").read_text()
+CHANGES, VIEWS = (re.findall(r'\{ "([a-z.]+)", MM_RPC_' + kind, TABLE) for kind in ("CHANGES", "VIEWS"))
 CLIENTS_OF_USER, CLIENTS = 8, 32
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -74,8 +75,8 @@ def test_changes_nothing(d):
     for method in CHANGES:
         error = asked(d, line(method, {"name": "uid:7", "account": "uid:7", "max": 65536, "layers": 1}))["error"]
         assert error["code"] == DENIED and method in error["message"] and "admin.sock" in error["message"], error
-    calls = [{"jsonrpc": "2.0", "id": i, "method": method} for i, method in enumerate(CHANGES)]
-    assert [r["error"]["code"] for r in asked(d, json.dumps(calls).encode() + b"\n")] == [DENIED] * len(CHANGES)
+    calls = [{"jsonrpc": "2.0", "id": i, "method": method} for i, method in enumerate(CHANGES[:4])]
+    assert [r["error"]["code"] for r in asked(d, json.dumps(calls).encode() + b"\n")] == [DENIED] * 4
     # Notifications, which have no answer: the next request's answer comes first.
     silent = b"".join(json.dumps({"jsonrpc": "2.0", "method": m}).encode() + b"\n" for m in CHANGES)
     assert asked(d, silent + line("status", None, 9))["id"] == 9
