@@ -541,10 +541,11 @@ struct mm_core_tenant {
 void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);
 /* Gets the state of a tenant; false: no such tenant. */
 bool mm_core_tenant(const struct mm_core *core, uint32_t tenant, struct mm_core_tenant *ret_tenant);
+/* Gets what was counted of the pool since the core was made. */
 void mm_core_tally(const struct mm_core *core, struct mm_core_tally *ret_tally);
 /* Returns bound @i, below MM_TALLY_BOUNDS, of the classes of times. */
 uint64_t mm_core_tally_bound_ns(uint32_t i);
-/* The same for a tenant, or for the account of a key; false: there is none. */
+/* Gets what was counted of a tenant, or of the account of a key; false: there is none. */
 bool mm_core_tally_tenant(const struct mm_core *core, uint32_t tenant,
 			  struct mm_core_tally *ret_tally);
 bool mm_core_tally_account(const struct mm_core *core, uint64_t account,

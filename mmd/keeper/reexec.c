@@ -270,7 +270,7 @@ void mm_reexec_done(int fd, struct mm_keeper *k, char *why, size_t why_bytes)
 /* ---- the change ---- */
 
 /* Executes the other build. Returns only on failure, a negative errno; all is as it was then. */
-static int reexec(struct mm_keeper *k)
+static int keeper_reexec(struct mm_keeper *k)
 {
 	mm_cleanup(mm_close_fd) int state_fd = mm_reexec_save(k);
 	mm_cleanup(mm_close_fd) int exe_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -303,7 +303,7 @@ void mm_reexec_service(struct mm_keeper *k)
 		return;
 	if (k->process.serves && mm_keeper_has_core(k) && !mm_kchan_is_waiting(&k->core) &&
 	    u->state == MM_UPGRADE_NONE && !k->reload.wanted && !k->reload.under_way)
-		r = reexec(k);
+		r = keeper_reexec(k);
 	else if (mm_now_ns() < u->reexec_by_ns)
 		return;
 	u->reexec_by_ns = 0;

@@ -85,7 +85,7 @@ struct mm_session;
 /* Makes the record of what a tenant got and gave now, since its connection ends. */
 void mm_trail_session(const struct mm_session *session);
 
-/* The same for all, before mmd ends their connections. */
+/* Makes such a record of each tenant, before mmd ends the connections of all. */
 void mm_trail_sessions(struct mm_shell *shell);
 
 /* Makes records of what tenants got and gave, and writes to the audit log, as far as it is due. */

@@ -20,7 +20,7 @@
 
 static struct mm_client *client;
 
-static void check(int r, const char *what)
+static void result_check(int r, const char *what)
 {
 	if (r < 0)
 		errx(1, "%s: %s: %s", what, strerror(-r), mm_client_error(client));
@@ -44,7 +44,7 @@ static int sealed_copy(const char *path)
 	return to;
 }
 
-static struct mm_model *commit(const char *key, const char *path, uint32_t layers)
+static struct mm_model *model_commit(const char *key, const char *path, uint32_t layers)
 {
 	struct mm_model_opts opts = {
 		.size = sizeof(opts), .n_layers = layers, .key = key, .key_bytes = strlen(key)
@@ -52,16 +52,16 @@ static struct mm_model *commit(const char *key, const char *path, uint32_t layer
 	struct mm_model *model = NULL;
 	int fd = sealed_copy(path);
 
-	check(mm_model_load_files(client, &fd, 1, &opts, &model), "commit");
+	result_check(mm_model_load_files(client, &fd, 1, &opts, &model), "commit");
 	close(fd);
 	return model;
 }
 
-static struct mm_model *attach(const char *key)
+static struct mm_model *model_attach(const char *key)
 {
 	struct mm_model *model = NULL;
 
-	check(mm_model_load_key(client, key, strlen(key), NULL, &model), "attach");
+	result_check(mm_model_load_key(client, key, strlen(key), NULL, &model), "attach");
 	return model;
 }
 
@@ -75,13 +75,13 @@ int main(int argc, char **argv)
 		errx(2, "usage: keyed commit|attach KEY SAFETENSORS LAYERS");
 	if (mm_client_open(&opts, &client, why, sizeof(why)) < 0)
 		errx(1, "%s", why);
-	model = strcmp(argv[1], "commit") ? attach(argv[2])
-					  : commit(argv[2], argv[3], (uint32_t)atoi(argv[4]));
+	model = strcmp(argv[1], "commit") ? model_attach(argv[2])
+					  : model_commit(argv[2], argv[3], (uint32_t)atoi(argv[4]));
 	puts("loaded");
 	fflush(stdout);
 	while (getchar() != EOF)
 		;
-	check(mm_model_unload(model), "unload");
+	result_check(mm_model_unload(model), "unload");
 	mm_client_close(client);
 	return 0;
 }

@@ -52,8 +52,8 @@ static void event_check(const struct mm_reply *reply, const struct mm_part *part
 }
 
 /* Runs @ids, and writes an event after each @every tokens. Return: the text of all. */
-static struct mm_buffer run(const struct mm_reply *reply, const struct mm_output *begin,
-			    const uint32_t *ids, uint32_t n, uint32_t every)
+static struct mm_buffer output_run(const struct mm_reply *reply, const struct mm_output *begin,
+				   const uint32_t *ids, uint32_t n, uint32_t every)
 {
 	struct mm_output o = *begin;
 	struct mm_buffer all = { 0 };
@@ -154,8 +154,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 	}
 	for (; at < size_bytes && n < TOKENS_MAX; at++)
 		ids[n++] = data[at] % 9;
-	one = run(&reply, &o, ids, n, TOKENS_MAX + 1);
-	many = run(&reply, &o, ids, n, every);
+	one = output_run(&reply, &o, ids, n, TOKENS_MAX + 1);
+	many = output_run(&reply, &o, ids, n, every);
 	mm_assert(one.n == many.n && (!one.n || !memcmp(one.text, many.text, one.n)));
 	for (size_t i = 0; i < o.n_stops; i++)
 		mm_assert(!one.n || !memmem(one.text, one.n, stops[i], strlen(stops[i])));

@@ -19,5 +19,5 @@ extern const struct mm_kvman_ops mm_lender_ops; /* their context is a struct mm_
 /* Writes the engine's sentence: @what failed, and the memory's reason. Return: @error. */
 int mm_lender_fail(struct mm_engine *e, int error, const char *what);
 
-/* The same with the driver's reason. Return: its negative errno. */
+/* Writes the engine's sentence: @what failed, and why, by the driver. Return: negative errno. */
 int mm_lender_fail_gpu(struct mm_engine *e, CUresult r, const char *what);

@@ -24,7 +24,7 @@ static void reply_puts_string(struct mm_buffer *b, const char *text)
 	mm_buffer_string(b, text, strlen(text));
 }
 
-/* The same for a text that may have been cut within a character. */
+/* Puts a text that may have been cut within a character, as UTF-8 that is valid. */
 static void reply_puts_cut(struct mm_buffer *b, const char *text)
 {
 	char clean[3 * (sizeof(((struct mm_refusal *)NULL)->message) + 4)];

@@ -175,7 +175,7 @@ static void instance_end(mm_nvml_gi instance)
 	assert_int_equal(nvml.nvmlGpuInstanceDestroy(instance), MM_NVML_INVALID_ARGUMENT);
 }
 
-static unsigned int room(mm_nvml_dev device, unsigned int profile)
+static unsigned int profile_room(mm_nvml_dev device, unsigned int profile)
 {
 	unsigned int n = 99;
 
@@ -200,7 +200,7 @@ static void test_make_instances(void **state)
 	assert_int_equal(nvml.nvmlDeviceGetHandleByIndex_v2(0, &device), 0);
 	assert_int_equal(nvml.nvmlDeviceGetGpuInstanceProfileInfoV(device, 0, &profile), 0);
 	for (unsigned int i = 0; i < MM_ARRAY_SIZE(made); i++) {
-		assert_int_equal(room(device, profile.id), 5 - i);
+		assert_int_equal(profile_room(device, profile.id), 5 - i);
 		made[i] = instance_make(device);
 		assert_int_equal(nvml.nvmlGpuInstanceGetInfo(made[i], &info), 0);
 		assert_int_equal(info.id, 3 + i);

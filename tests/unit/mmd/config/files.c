@@ -199,7 +199,7 @@ static void test_wrong(void **state)
 
 /* ---- what is printed ---- */
 
-static char *printed(void (*print)(FILE *, const struct mm_opt_file *))
+static char *text_printed(void (*print)(FILE *, const struct mm_opt_file *))
 {
 	char *text = NULL;
 	size_t bytes;
@@ -221,7 +221,7 @@ static void line_is_there(const char *text, const char *name, const char *format
 }
 
 /* Writes a name as troff has it. */
-static const char *troffed(const char *name, char *to)
+static const char *name_troffed(const char *name, char *to)
 {
 	char *at = to;
 
@@ -245,13 +245,14 @@ static void table_check(const struct mm_opt *o, const char *example, const char 
 			continue;
 		assert_non_null(o->help);
 		line_is_there(example, o->name, "%s: %s\n", o->preset ? o->preset : o->value);
-		line_is_there(man, troffed(o->name, name), "\\fB%s\\fR: \\fI%s\\fR\n", o->value);
+		line_is_there(man, name_troffed(o->name, name), "\\fB%s\\fR: \\fI%s\\fR\n",
+			      o->value);
 	}
 }
 
 static void test_nothing_is_missing(void **state)
 {
-	char *example = printed(mm_opt_print_file), *man = printed(mm_opt_print_file_man);
+	char *example = text_printed(mm_opt_print_file), *man = text_printed(mm_opt_print_file_man);
 
 	(void)state;
 	table_check(mm_config_options, example, man);
@@ -268,7 +269,7 @@ static void test_nothing_is_missing(void **state)
 /* The example is a correct file, and so it is with each default that can be written. */
 static void test_example(void **state)
 {
-	char *example = printed(mm_opt_print_file), error[MM_CONFIG_ERROR_BYTES] = "";
+	char *example = text_printed(mm_opt_print_file), error[MM_CONFIG_ERROR_BYTES] = "";
 	struct mm_config c, plain;
 	FILE *out;
 
