@@ -381,6 +381,16 @@ class Prometheus:
             self.process = subprocess.Popen(
                 [tool("prometheus"), f"--config.file={root}/prometheus.yml", f"--storage.tsdb.path={root}/tsdb",
                  f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=warn"], stdout=log, stderr=log)
+        wait_until(self.is_ready, 60, "Prometheus to have read its storage", every=0.1)
+
+    def is_ready(self):
+        """Until it has read its storage it refuses connections, and then answers 503 in words that are no JSON."""
+        assert self.process.poll() is None, self.log.read_text()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit(20))
+        with contextlib.closing(connection), contextlib.suppress(ConnectionError):
+            connection.request("GET", "/-/ready")
+            return connection.getresponse().status == 200
+        return False
 
     def ask(self, path, **params):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit(20))
@@ -394,11 +404,7 @@ class Prometheus:
         return self.ask("query", query=expr)["result"]
 
     def number(self, expr):
-        try:
-            result = self.query(expr)
-        except ConnectionError:
-            assert self.process.poll() is None, self.log.read_text()
-            return 0
+        result = self.query(expr)
         return float(result[0]["value"][1]) if result else 0
 
     def end(self):
