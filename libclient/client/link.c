@@ -175,11 +175,12 @@ void mm_link_fail(struct mm_client *client, int error, const char *text)
 	mm_client_lock_take(&client->lock);
 	if (!client->dead) {
 		snprintf(client->dead_text, sizeof(client->dead_text), "%s", text);
-		client->dead = error;
+		/* A caller may repeat what returned -ETIMEDOUT; here that would be for ever. */
+		client->dead = error == -ETIMEDOUT ? -ECONNRESET : error;
 		mm_steps_on_dead(&client->steps, &out);
 		mm_step_out_perform(client, &out);
-		mm_event_push(client,
-			      &(struct mm_event){ .kind = MM_EVENT_DISCONNECTED, .error = error });
+		mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_DISCONNECTED,
+							  .error = client->dead });
 	}
 	mm_client_lock_give(&client->lock);
 }

@@ -39,6 +39,12 @@ int mm_step_unlock(struct mm_client *c, const struct mm_steps_out *out)
 		int r = mm_link_push(c, &words[i]);
 
 		first = first ? first : r;
+		/*
+		 * A turn can be asked for again. What else is lost mmd waits for, and the engine
+		 * for mmd.
+		 */
+		if (r && words[i].opcode != MM_OP_TURN_WANT)
+			mm_link_fail(c, -ECONNRESET, "mmd takes no requests any more");
 	}
 	return first;
 }
