@@ -41,11 +41,73 @@ struct user { /* one client, and what it uses */
 	struct mm_kv *kv;
 	uint32_t layers;
 	int32_t device;
+	bool ranked;     /* it is one of RANKS, which do the same in the same order */
 	char error[512]; /* of the call that failed first */
 	int result;
 };
 
+/* ---- ranks ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint32_t there; /* that have come to this meeting */
+	uint64_t meetings;
+	bool failed; /* one has: the others need not wait for it */
+} ranks = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, false };
+
+static bool ranks_failed(void)
+{
+	bool failed;
+
+	pthread_mutex_lock(&ranks.lock);
+	failed = ranks.failed;
+	pthread_mutex_unlock(&ranks.lock);
+	return failed;
+}
+
+static void ranks_fail(void)
+{
+	pthread_mutex_lock(&ranks.lock);
+	ranks.failed = true;
+	pthread_cond_broadcast(&ranks.changed);
+	pthread_mutex_unlock(&ranks.lock);
+}
+
+/* No rank releases what another one has not seen yet: a chunk is usable on all ranks or on none. */
+static void ranks_meet(const struct user *u)
+{
+	uint64_t meeting;
+
+	if (!u->ranked)
+		return;
+	pthread_mutex_lock(&ranks.lock);
+	meeting = ranks.meetings;
+	if (++ranks.there == RANKS) {
+		ranks.there = 0;
+		ranks.meetings++;
+		pthread_cond_broadcast(&ranks.changed);
+	}
+	while (ranks.meetings == meeting && !ranks.failed)
+		pthread_cond_wait(&ranks.changed, &ranks.lock);
+	pthread_mutex_unlock(&ranks.lock);
+}
+
 /* ---- parts of libclient ---- */
+
+/* All of the first @n chunks are usable, unless a rank has failed and takes them along. */
+static int chunks_check(struct user *u, uint32_t n)
+{
+	const uint64_t all = (UINT64_C(1) << n) - 1;
+	uint64_t bitmap;
+
+	if (mm_kv_usable(u->kv, &bitmap, 1) >= n && (bitmap & all) == all)
+		return 0;
+	if (!ranks_failed())
+		return -EBADMSG;
+	snprintf(u->error, sizeof(u->error), "another rank has failed");
+	return -EPIPE;
+}
 
 static int arena_use(struct user *u)
 {
@@ -56,19 +118,22 @@ static int arena_use(struct user *u)
 					 .flags = MM_KV_BACKED };
 	const uint32_t chunks[] = { 2, 0 };
 	struct mm_load_hint hint = { .size = sizeof(hint), .running = 1, .kv_chunks_used = 3 };
-	uint64_t bitmap;
 	int r = mm_kv_open(u->client, &opts, &u->kv);
 
 	if (!r)
 		r = mm_kv_want(u->kv, 4, WAIT_NS);
-	if (!r && (mm_kv_usable(u->kv, &bitmap, 1) < 4 || (bitmap & 15) != 15))
-		r = -EBADMSG;
+	if (!r)
+		r = chunks_check(u, 4);
 	if (!r)
 		r = mm_client_hint(u->client, &hint);
-	if (!r)
+	if (!r) {
+		ranks_meet(u);
 		r = mm_kv_release(u->kv, 1);
+	}
 	if (!r)
 		r = mm_kv_release_many(u->kv, chunks, MM_ARRAY_SIZE(chunks));
+	if (!r)
+		ranks_meet(u);
 	return r ? r : mm_kv_want(u->kv, 5, WAIT_NS);
 }
 
@@ -254,8 +319,6 @@ static int keys_use(struct user *u)
 
 /* ---- the engine ---- */
 
-static bool rank_failed; /* atomic: the others need not wait for it */
-
 static int group_use(struct user *u)
 {
 	int r;
@@ -263,7 +326,7 @@ static int group_use(struct user *u)
 	do
 		r = mm_group_join(u->client, "ranks", (uint32_t)u->device, RANKS,
 				  100 * MM_NS_PER_MS);
-	while (r == -ETIMEDOUT && !__atomic_load_n(&rank_failed, __ATOMIC_RELAXED));
+	while (r == -ETIMEDOUT && !ranks_failed());
 	if (!r)
 		r = arena_use(u);
 	if (!r)
@@ -297,14 +360,14 @@ static void *user_live(void *data)
 
 	if (r) {
 		u->result = u->client || !*u->error ? BROKEN : FAILED;
-		__atomic_store_n(&rank_failed, true, __ATOMIC_RELAXED);
+		ranks_fail();
 		return NULL;
 	}
 	r = scenario->use(u);
 	if (r && !*u->error)
 		snprintf(u->error, sizeof(u->error), "%s", mm_client_error(u->client));
 	if (r)
-		__atomic_store_n(&rank_failed, true, __ATOMIC_RELAXED);
+		ranks_fail();
 	u->result = !r ? DONE : *u->error ? FAILED : BROKEN;
 	if (r && !*u->error)
 		snprintf(u->error, sizeof(u->error), "%s, without a sentence", strerror(-r));
@@ -360,7 +423,9 @@ int main(int argc, char **argv)
 	fds = fds_count();
 	fault_arm();
 	for (int i = 0; i < scenario->clients; i++) {
-		user[i] = (struct user){ .model_dir = argv[2], .device = i };
+		user[i] = (struct user){ .model_dir = argv[2],
+					 .device = i,
+					 .ranked = scenario->clients > 1 };
 		if (scenario->clients == 1)
 			user_live(&user[i]);
 		else if (pthread_create(&thread[i], NULL, user_live, &user[i]))
