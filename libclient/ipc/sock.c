@@ -143,7 +143,7 @@ int mm_sock_listen(const char *path, mode_t mode, bool refuse_fds, int *ret_fd)
 	/*
 	 * connect() fails between bind and listen, so the mode is set before any peer can connect.
 	 */
-	if (chmod(path, mode) < 0 || listen(fd, SOMAXCONN) < 0) {
+	if (chmod(path, mode) < 0 || listen(fd, MM_SOCK_QUEUE) < 0) {
 		r = -errno;
 		unlink(path);
 		return r;

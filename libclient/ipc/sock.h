@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #define MM_SOCK_FDS_MAX 64
+#define MM_SOCK_QUEUE   256 /* connections that are not accepted yet; the next connect() waits */
 
 /**
  * mm_sock_pair() - make two connected sockets

@@ -90,5 +90,5 @@ MM_FIELDS_DEFINE(mm_keeper_fields, struct mm_keeper, NOT(config), NOT(loop),
 		 PARTS(helpers, mm_keeper_helper_fields), NOT(core_source), NOT(signal_source),
 		 NOT(tenant_source), NOT(admin_source), NOT(view_source), NOT(signal_fd),
 		 ONE(ready), NOT(stopping), NOT(failed), NOT(why), ONE(accept_at_ns),
-		 NOT(end_at_ns));
+		 NOT(tenant_door), NOT(view_door), NOT(end_at_ns));
 #undef OF

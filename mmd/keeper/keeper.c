@@ -27,6 +27,7 @@
 #include "mmd/keeper/spawn.h"
 
 #define ACCEPTS_PER_WAKEUP 8
+#define ACCEPT_BURST_NS    (256 * MM_PACE_CONN_NS)
 #define ACCEPT_PAUSE_NS    MM_NS_PER_S
 #define RELAY_PAUSE_NS     MM_NS_PER_S
 
@@ -42,10 +43,12 @@ static void sources_update(struct mm_keeper *k)
 	bool tenants = accepts && !mm_closer_is_full(&k->closer);
 
 	mm_loop_want(&k->loop, &k->core_source, mm_kchan_events(&k->core));
-	mm_loop_want(&k->loop, &k->tenant_source, tenants ? EPOLLIN : 0);
+	mm_loop_want(&k->loop, &k->tenant_source,
+		     tenants && !k->tenant_door.open_at_ns ? EPOLLIN : 0);
 	mm_loop_want(&k->loop, &k->admin_source, accepts ? EPOLLIN : 0);
 	if (k->place.view_fd >= 0)
-		mm_loop_want(&k->loop, &k->view_source, tenants ? EPOLLIN : 0);
+		mm_loop_want(&k->loop, &k->view_source,
+			     tenants && !k->view_door.open_at_ns ? EPOLLIN : 0);
 }
 
 /* ---- accepting ---- */
@@ -59,8 +62,28 @@ static void accept_pause(struct mm_keeper *k, int error)
 
 static void accept_resume(struct mm_keeper *k)
 {
-	if (mm_now_ns() >= k->accept_at_ns)
-		k->accept_at_ns = 0;
+	uint64_t *const at_ns[] = { &k->accept_at_ns, &k->tenant_door.open_at_ns,
+				    &k->view_door.open_at_ns };
+	const uint64_t now_ns = mm_now_ns();
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(at_ns); i++)
+		if (now_ns >= *at_ns[i])
+			*at_ns[i] = 0;
+}
+
+/*
+ * Shuts a door at which more have come than are served, until some can be accepted at once. They
+ * wait in the kernel in the order in which they came, and those that then find no place there wait
+ * in connect().
+ */
+static bool door_is_shut(struct mm_keeper_door *door)
+{
+	const uint64_t now_ns = mm_now_ns();
+
+	if (door->pace.paid_ns > now_ns + ACCEPT_BURST_NS)
+		door->open_at_ns = door->pace.paid_ns - ACCEPT_BURST_NS +
+				   (ACCEPTS_PER_WAKEUP - 1) * MM_PACE_CONN_NS;
+	return door->open_at_ns;
 }
 
 /* Holds the process behind a connection; without it that process cannot be killed. */
@@ -97,21 +120,29 @@ static void connection_pass(struct mm_keeper *k, int fd, enum mm_kop op)
 	mm_instance_send(&k->core, &msg, &fd, 1);
 }
 
-static void accept_some(struct mm_keeper *k, int listen_fd, enum mm_kop op)
+/* core may also have died within this very batch of events. */
+static bool accepts_no_more(const struct mm_keeper *k, struct mm_keeper_door *door)
+{
+	return !k->process.serves || mm_kchan_is_waiting(&k->core) || k->accept_at_ns ||
+	       (door && door_is_shut(door));
+}
+
+/* @door: NULL: at the admin socket, which is the operator's. */
+static void accept_some(struct mm_keeper *k, int listen_fd, enum mm_kop op,
+			struct mm_keeper_door *door)
 {
 	struct mm_kmsg msg = { .op = op };
 	int fd;
 
-	/* core may have died within this very batch of events. */
-	for (int i = 0; i < ACCEPTS_PER_WAKEUP && k->process.serves &&
-			!mm_kchan_is_waiting(&k->core) && !k->accept_at_ns;
-	     i++) {
+	for (int i = 0; i < ACCEPTS_PER_WAKEUP && !accepts_no_more(k, door); i++) {
 		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 				accept_pause(k, errno);
 			break;
 		}
+		if (door)
+			mm_pace_charge(&door->pace, MM_PACE_CONN_NS, mm_now_ns());
 		if (op == MM_K_ADMIN)
 			mm_instance_send(&k->core, &msg, &fd, 1);
 		else
@@ -124,7 +155,7 @@ static void keeper_on_tenant(struct mm_loop_source *source, uint32_t events)
 	struct mm_keeper *k = mm_loop_source_owner(source, struct mm_keeper, tenant_source);
 
 	(void)events;
-	accept_some(k, k->place.tenant_fd, MM_K_TENANT);
+	accept_some(k, k->place.tenant_fd, MM_K_TENANT, &k->tenant_door);
 }
 
 static void keeper_on_admin(struct mm_loop_source *source, uint32_t events)
@@ -132,7 +163,7 @@ static void keeper_on_admin(struct mm_loop_source *source, uint32_t events)
 	struct mm_keeper *k = mm_loop_source_owner(source, struct mm_keeper, admin_source);
 
 	(void)events;
-	accept_some(k, k->place.admin_fd, MM_K_ADMIN);
+	accept_some(k, k->place.admin_fd, MM_K_ADMIN, NULL);
 }
 
 static void keeper_on_view(struct mm_loop_source *source, uint32_t events)
@@ -140,7 +171,7 @@ static void keeper_on_view(struct mm_loop_source *source, uint32_t events)
 	struct mm_keeper *k = mm_loop_source_owner(source, struct mm_keeper, view_source);
 
 	(void)events;
-	accept_some(k, k->place.view_fd, MM_K_VIEW);
+	accept_some(k, k->place.view_fd, MM_K_VIEW, &k->view_door);
 }
 
 /* ---- reaping ---- */
@@ -291,6 +322,8 @@ static uint64_t keeper_wake_ns(const struct mm_keeper *k)
 	at = MM_MIN(at, mm_kcore_due_ns(k));
 	at = MM_MIN(at, MM_MIN(mm_notify_due_ns(&k->notify), mm_reload_due_ns(k)));
 	at = MM_MIN(at, MM_MIN(mm_kchan_deadline(&k->core), k->relay_at_ns));
+	at = MM_MIN(at, k->tenant_door.open_at_ns ? k->tenant_door.open_at_ns : at);
+	at = MM_MIN(at, k->view_door.open_at_ns ? k->view_door.open_at_ns : at);
 	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
 }
 

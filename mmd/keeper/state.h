@@ -18,6 +18,7 @@
 #include "mmd/common/devlock.h"
 #include "mmd/common/kchan.h"
 #include "mmd/common/loop.h"
+#include "mmd/common/pace.h"
 #include "mmd/config/config.h"
 #include "mmd/keeper/closer.h"
 #include "mmd/keeper/hold.h"
@@ -81,6 +82,12 @@ struct mm_keeper_core {        /* what is known of the process core, and of thos
 	unsigned int late;     /* checks in a row that found no beat */
 };
 
+/* A socket at which anybody may connect: how often it accepts. */
+struct mm_keeper_door {
+	struct mm_pace pace;
+	uint64_t open_at_ns; /* it accepts nothing before; 0: it accepts */
+};
+
 struct mm_keeper {
 	const struct mm_config *config;
 	struct mm_loop loop;
@@ -104,7 +111,8 @@ struct mm_keeper {
 	bool stopping, failed;
 	char why[MM_TEXT_BYTES]; /* why mmd failed, if stderr did not take it */
 	uint64_t accept_at_ns;   /* no connection is accepted before; 0: accepting is not paused */
-	uint64_t end_at_ns;      /* end of the time for an orderly stop, then for killed roles */
+	struct mm_keeper_door tenant_door, view_door;
+	uint64_t end_at_ns; /* end of the time for an orderly stop, then for killed roles */
 };
 
 /* Whether there is a core that takes messages; what happens meanwhile is in its inventory. */

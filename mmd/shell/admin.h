@@ -26,7 +26,7 @@
 #include <sys/types.h>
 
 #include "mmd/common/loop.h"
-#include "mmd/shell/pace.h"
+#include "mmd/common/pace.h"
 
 #define MM_ADMIN_CLIENTS  16
 #define MM_VIEW_CLIENTS   32

@@ -30,7 +30,7 @@
 #include "mmd/common/loop.h"
 #include "mmd/shell/actions.h"
 #include "mmd/shell/outbox.h"
-#include "mmd/shell/pace.h"
+#include "mmd/common/pace.h"
 #include "mmd/common/proto.h"
 #include "mmd/shell/model.h"
 

@@ -26,7 +26,7 @@
 #include "mmd/shell/held.h"
 #include "mmd/shell/kept.h"
 #include "mmd/shell/leave.h"
-#include "mmd/shell/pace.h"
+#include "mmd/common/pace.h"
 #include "mmd/shell/peerlog.h"
 #include "mmd/shell/pool.h"
 #include "mmd/shell/quota.h"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tenant that lies, floods or falls silent hurts itself at most."""
 
+import contextlib
 import errno
 import mmap
 import os
@@ -311,6 +312,19 @@ def test_connection_flood(d):
     d.check_accounts()
     for client in clients:
         client.close()
+
+
+@isolated()
+def test_connections_are_paced(d):
+    """256 at once, then 2,000 a second and no more; whoever connects behind them is served."""
+    begun = time.monotonic()
+    clients = [Raw(d) for _ in range(700)]
+    for client in clients:
+        with client, contextlib.suppress(OSError):
+            client.socket.send(b"not a hello")
+            client.socket.recv(4096)
+    assert time.monotonic() - begun >= (700 - 256) / 2000
+    Raw(d).greet().close()
 
 
 @isolated()

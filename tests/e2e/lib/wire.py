@@ -85,8 +85,10 @@ class Raw:
 
     def __init__(self, daemon):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(limit(5))
+        # One with a time limit of Python's would not wait while the queue of connections is full.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", limit(5), 0))
         self.socket.connect(str(daemon.dir / "tenant.sock"))
+        self.socket.settimeout(limit(5))
         self.fds, self.maps, self.welcome = [], [], None
 
     def close(self):

@@ -9,10 +9,13 @@
  *             nothing, as there is only so much of it. So a tenant that asks for nothing without
  *             end, or joins and leaves without end, takes a small part of core, and no engine comes
  *             near a limit. A hello is charged to its user, as no account is known yet; users that
- *             find no bucket of their own share one.
- * Ownership:  plain memory: of requests in the session, of hellos in struct mm_shell. A core that
- *             takes over from another begins with full buckets.
- * Threading:  core's thread. There is no timer but for a peer that waits.
+ *             find no bucket of their own share one. So is not even a connection, which has no user
+ *             before it is accepted: keeper accepts those of all users from one bucket, in the
+ *             order in which they came.
+ * Ownership:  plain memory: of requests in the session, of hellos in struct mm_shell, of
+ *             connections in struct mm_keeper. A role that takes over from another begins with full
+ *             buckets.
+ * Threading:  the thread of the role. There is no timer but for a peer that waits.
  */
 #pragma once
 
@@ -29,6 +32,7 @@
 #define MM_PACE_BELL_NS  (500 * MM_NS_PER_US) /* to be woken for nothing */
 #define MM_PACE_HELLO_NS (2500 * MM_NS_PER_US)
 #define MM_PACE_JOIN_NS  (7500 * MM_NS_PER_US) /* of a hello that is welcomed, besides */
+#define MM_PACE_CONN_NS  (500 * MM_NS_PER_US)  /* to be accepted, at each socket for anybody */
 
 /* A bucket: how much a peer has spent. A zeroed one is full. */
 struct mm_pace {

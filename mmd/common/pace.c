@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mmd/shell/pace.h"
+#include "mmd/common/pace.h"
 
 #include "mm/abi.h"
 

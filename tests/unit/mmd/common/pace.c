@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/abi.h"
-#include "mmd/shell/pace.h"
+#include "mmd/common/pace.h"
 
 #define START UINT64_C(1000000000000)
 
