@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +43,27 @@ int mm_signals_open(void)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Where there are fewer processors than @nth it is one of those. */
+static int run_on_processor(uint32_t nth)
+{
+	cpu_set_t ours, one;
+	uint32_t left;
+
+	CPU_ZERO(&one);
+	if (!nth)
+		return 0;
+	if (sched_getaffinity(0, sizeof(ours), &ours) < 0)
+		return -errno;
+	left = (nth - 1) % (uint32_t)CPU_COUNT(&ours);
+	for (size_t cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+		if (CPU_ISSET(cpu, &ours) && !left--)
+			CPU_SET(cpu, &one);
+	return sched_setaffinity(0, sizeof(one), &one) < 0 ? -errno : 0;
+}
+
 /* In the child: nothing here may return. */
-_Noreturn static void child_exec(char *const argv[], int in, int out, int err, pid_t parent)
+_Noreturn static void child_exec(const struct mm_child *child, char *const argv[], int in, int out,
+				 int err, pid_t parent)
 {
 	sigset_t none;
 
@@ -55,8 +75,8 @@ _Noreturn static void child_exec(char *const argv[], int in, int out, int err, p
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(127);
-	if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
-	    dup2(err, STDERR_FILENO) < 0)
+	if (run_on_processor(child->processor) || dup2(in, STDIN_FILENO) < 0 ||
+	    dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0)
 		_exit(127);
 	execv(argv[0], argv);
 	dprintf(STDERR_FILENO, "%s: cannot execute: %s\n", argv[0], strerror(errno));
@@ -89,7 +109,7 @@ int mm_child_start(struct mm_child *child, char *const argv[])
 		return -errno;
 	}
 	if (child->pid == 0)
-		child_exec(argv, in_theirs, out_theirs, err_theirs, parent);
+		child_exec(child, argv, in_theirs, out_theirs, err_theirs, parent);
 	child->started = true;
 	return 0;
 }

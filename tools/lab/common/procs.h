@@ -20,6 +20,7 @@
 struct mm_child {
 	const char *name;     /* borrowed; for messages */
 	const char *err_path; /* borrowed; file for its stderr */
+	uint32_t processor;   /* all its threads run on the n-th that we may use; 0: on any */
 	pid_t pid;            /* 0 = not running */
 	int in, out;          /* its stdin and stdout, or -1 */
 	int status;           /* from waitpid(), once pid is 0 again */
@@ -36,7 +37,7 @@ int mm_signals_open(void);
 
 /**
  * mm_child_start() - run a program
- * @child: name and err_path are set, all else is zero
+ * @child: name and err_path are set, and processor may be; all else is zero
  * @argv:  argv[0] is the path; NULL ends the list
  *
  * Return: 0, or negative errno (a program that cannot be executed exits with 127).

@@ -24,6 +24,7 @@
 
 #define ENGINES       3 /* the last of them is killed now and then */
 #define VICTIM        (ENGINES - 1)
+#define STEADY        0 /* its steps are compared: it computes without turns, on one processor */
 #define CANARIES      4
 #define HOSTILES_MAX  MM_ALTERNATE_HOSTILES_MAX
 #define PERIOD_MAX_S  5
@@ -167,7 +168,8 @@ static int engines_start(struct chaos *c)
 	for (size_t i = 0; i < ENGINES && !r; i++) {
 		snprintf(name, sizeof(name), i == VICTIM ? "victim" : "honest-%zu", i);
 		r = mm_honest_init(&c->engine[i], &c->arena, name, c->opts.seed + i, c->arena.err);
-		c->engine[i].turns = i != 0;
+		c->engine[i].turns = i != STEADY;
+		c->engine[i].processor = i == STEADY;
 		c->engine[i].batch = "6";
 		if (!r)
 			r = mm_honest_start(&c->engine[i], c->arena.err);
@@ -422,7 +424,7 @@ static int chaos_calm(struct chaos *c)
 	return r;
 }
 
-/* Percentiles of the steps of those engines that are not killed. Return: false: too few. */
+/* P50 and P99 of steps. Return: false: too few. */
 static bool steps_percentiles(double *gap, size_t n, double ret[2])
 {
 	ret[0] = mm_percentile(gap, n, 50);
@@ -433,18 +435,16 @@ static bool steps_percentiles(double *gap, size_t n, double ret[2])
 static bool steps_of_kind(const struct chaos *c, enum mm_alternate_kind kind, double *gap,
 			  double ret[2])
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < VICTIM; i++)
-		n += mm_alternate_gaps(&c->alternate, kind, &c->engine[i], gap + n, GAPS_MAX - n);
-	return steps_percentiles(gap, n, ret);
+	return steps_percentiles(
+		gap, mm_alternate_gaps(&c->alternate, kind, &c->engine[STEADY], gap, GAPS_MAX),
+		ret);
 }
 
 static void steps_compare(struct chaos *c)
 {
 	mm_cleanup(mm_free_ptr) double *gap = calloc(GAPS_MAX, sizeof(*gap));
 	double wild[2], loops[2], calm[2];
-	size_t n = 0;
+	size_t n;
 
 	if (!gap || !steps_of_kind(c, MM_ALTERNATE_HOSTILES, gap, wild))
 		return;
@@ -452,8 +452,7 @@ static void steps_compare(struct chaos *c)
 		c->result.step_p50_ratio = wild[0] / loops[0];
 		c->result.stall_p99_ratio = wild[1] / loops[1];
 	}
-	for (size_t i = 0; i < VICTIM; i++)
-		n += mm_honest_gaps(&c->engine[i], c->calm_ns, c->calmed_ns, gap + n, GAPS_MAX - n);
+	n = mm_honest_gaps(&c->engine[STEADY], c->calm_ns, c->calmed_ns, gap, GAPS_MAX);
 	if (steps_percentiles(gap, n, calm)) {
 		c->result.step_p50_over_calm = wild[0] / calm[0];
 		c->result.stall_p99_over_calm = wild[1] / calm[1];

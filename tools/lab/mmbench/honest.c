@@ -150,7 +150,9 @@ static int engine_start(struct mm_honest *honest, bool plain)
 			 NULL };
 
 	snprintf(program, sizeof(program), "%s/mmserve", honest->arena->bin_dir);
-	honest->child = (struct mm_child){ .name = honest->name, .err_path = honest->log };
+	honest->child = (struct mm_child){ .name = honest->name,
+					   .err_path = honest->log,
+					   .processor = honest->processor };
 	honest->ready = honest->done = false;
 	remove(honest->output);
 	return mm_child_start(&honest->child, argv);

@@ -31,6 +31,12 @@ struct mm_honest {
 	char name[24];
 	bool turns;        /* it computes in turns; set before its start */
 	const char *batch; /* sequences that run at once; NULL: two */
+	/*
+	 * As of struct mm_child. An engine of which the scheduler runs all threads on one processor
+	 * has steps that are a third longer than one that it gives two, and it goes from one to the
+	 * other by itself, every few seconds: what is compared stays on one.
+	 */
+	uint32_t processor;
 	char requests[MM_ARENA_PATH_BYTES], output[MM_ARENA_PATH_BYTES], log[MM_ARENA_PATH_BYTES];
 	uint32_t want[MM_HONEST_PROMPTS][MM_HONEST_TOKENS];
 	struct mm_child child;

@@ -349,6 +349,7 @@ static int hostile_run(struct hostile *h, uint64_t *ret_leaked)
 
 	if (!r)
 		r = mm_honest_init(&h->honest, &h->arena, "honest", h->opts.seed, h->arena.err);
+	h->honest.processor = 1;
 	if (!r)
 		r = engine_await(h);
 	if (!r)
