@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import signal
+import select
 import socket
 
 import pytest
@@ -51,9 +52,9 @@ class Tenant(Raw):
 
     def drain(self):
         try:
-            data, fds, _, _ = socket.recv_fds(self.socket, 4096, 253, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
+            if not self.is_ready(select.POLLIN):
+                return True
+            data, fds, _, _ = socket.recv_fds(self.socket, 4096, 253)
         except ConnectionResetError:
             return False
         self.fds += fds

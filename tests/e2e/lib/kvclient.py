@@ -22,9 +22,9 @@ class KvClient(wire.Raw):
     def drain(self):
         """As Raw's, but takes pages in and acknowledges them, and never waits."""
         try:
-            data, fds, _, _ = socket.recv_fds(self.socket, 4096, 253, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
+            if not self.is_ready(select.POLLIN):
+                return True
+            data, fds, _, _ = socket.recv_fds(self.socket, 4096, 253)
         except ConnectionResetError:
             return False
         if len(data) == abi.mm_fd_batch.size:

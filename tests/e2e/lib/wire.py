@@ -133,9 +133,16 @@ class Raw:
     def get_u32(self, region, offset):
         return U32.unpack(region[offset:offset + U32.size])[0]
 
+    def is_ready(self, events):
+        """Now. A socket with a time limit of Python's waits that long even where a call says MSG_DONTWAIT."""
+        poller = select.poll()
+        poller.register(self.socket, events)
+        return bool(poller.poll(0))
+
     def bell(self):
         try:
-            self.socket.send(b"!", socket.MSG_DONTWAIT)
+            if self.is_ready(select.POLLOUT):
+                self.socket.send(b"!")
         except (BlockingIOError, BrokenPipeError, ConnectionResetError):
             pass
 
@@ -166,9 +173,9 @@ class Raw:
     def drain(self):
         """Doorbells and fds off the socket. False: the connection has ended."""
         try:
-            data, fds, _, _ = socket.recv_fds(self.socket, 4096, 253, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
+            if not self.is_ready(select.POLLIN):
+                return True
+            data, fds, _, _ = socket.recv_fds(self.socket, 4096, 253)
         except ConnectionResetError:
             return False
         self.fds += fds
