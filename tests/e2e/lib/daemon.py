@@ -273,6 +273,10 @@ class Daemon:
         failed = [check for check in self.rpc("doctor")["checks"] if check["result"] == "fail"]
         assert not failed, failed
 
+    def says(self, words):
+        """Waits for @words in the log: lines go through a process of their own, and come later than what they tell."""
+        wait_until(lambda: words in self.log.read_text(), 30, f"the log to say {words}")
+
     def check_idle(self):
         """After the last tenant left: books in order, all pages free, no fd more than at the start."""
         self.check_accounts()
