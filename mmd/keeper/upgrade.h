@@ -28,7 +28,7 @@
 struct mm_keeper;
 
 #define MM_UPGRADE_CHECK_NS  (10 * MM_NS_PER_S)
-#define MM_UPGRADE_STANDS_NS (5 * MM_NS_PER_S)
+#define MM_UPGRADE_STANDS_NS (20 * MM_NS_PER_S)
 
 enum mm_upgrade_state {
 	MM_UPGRADE_NONE,
