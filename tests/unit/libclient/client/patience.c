@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "libclient/support/clock.h"
+#include "mm/client_group.h"
 #include "tests/unit/libclient/client/peer.h"
 
 /* Long enough that silence is noticed: a ring after one second, and two more without a beat. */
@@ -100,12 +101,24 @@ static void test_stopped_for_a_while(void **state)
 	asked_end(&a);
 }
 
+/* Whether it is a rank cannot be known then, so the client ends: it is not to be asked again. */
+static void test_unknown_rank(void **state)
+{
+	struct asked a = asked_begin(true);
+
+	(void)state;
+	assert_int_equal(mm_group_join(a.client, "ranks", 0, 2, 0), -ETIMEDOUT);
+	assert_int_equal(mm_group_join(a.client, "ranks", 0, 2, 0), -ECONNRESET);
+	asked_end(&a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_stopped_for_a_while),
+		cmocka_unit_test(test_unknown_rank),
 	};
 
 	peer_environment();

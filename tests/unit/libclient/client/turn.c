@@ -6,10 +6,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "tests/unit/libclient/client/fixture.h"
 #include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 
 static void turn_join(struct fixture *f, enum mm_turn_mode mode)
 {
@@ -212,6 +214,22 @@ static void test_comes_back_and_asks_again(void **state)
 
 #define MODEL(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup_model, fixture_teardown)
 
+#ifdef MM_FAULT_INJECTION
+/* A turn that mmd does not hear is given back would be waited for by both. */
+static void test_lost_message(void **state)
+{
+	struct fixture *f = *state;
+
+	turn_join(f, MM_TURN_DRAIN);
+	turn_begin(f, 1);
+	mm_fault_arm(1);
+	mm_turn_yield(f->client);
+	assert_true(mm_fault_fired());
+	assert_int_equal(mm_turn_want(f->client, 60 * MM_NS_PER_S), -ECONNRESET);
+	assert_non_null(strstr(mm_client_error(f->client), "takes no requests"));
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +240,9 @@ int main(void)
 		MODEL(test_unused_and_between_steps),
 		MODEL(test_taken_away),
 		MODEL(test_no_work_no_turn),
+#ifdef MM_FAULT_INJECTION
+		MODEL(test_lost_message),
+#endif
 		MODEL(test_leaving),
 		MODEL(test_comes_back_and_asks_again),
 	};
