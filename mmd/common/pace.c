@@ -8,6 +8,11 @@ void mm_pace_charge(struct mm_pace *pace, uint64_t price_ns, uint64_t now_ns)
 	pace->paid_ns = MM_MAX(pace->paid_ns, now_ns) + price_ns;
 }
 
+uint64_t mm_pace_due(const struct mm_pace *pace, uint64_t burst_ns, uint64_t now_ns)
+{
+	return pace->paid_ns > now_ns + burst_ns ? pace->paid_ns - burst_ns : 0;
+}
+
 uint64_t mm_pace_spend(struct mm_pace *pace, uint64_t price_ns, uint64_t burst_ns, uint64_t now_ns)
 {
 	const uint64_t paid_ns = MM_MAX(pace->paid_ns, now_ns);

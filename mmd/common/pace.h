@@ -9,9 +9,9 @@
  *             nothing, as there is only so much of it. So a tenant that asks for nothing without
  *             end, or joins and leaves without end, takes a small part of core, and no engine comes
  *             near a limit. A hello is charged to its user, as no account is known yet; users that
- *             find no bucket of their own share one. So is not even a connection, which has no user
- *             before it is accepted: keeper accepts those of all users from one bucket, in the
- *             order in which they came.
+ *             find no bucket of their own share one. A connection has no user before it is
+ *             accepted: keeper accepts those of all users from one bucket, in the order in which
+ *             they came.
  * Ownership:  plain memory: of requests in the session, of hellos in struct mm_shell, of
  *             connections in struct mm_keeper. A role that takes over from another begins with full
  *             buckets.
@@ -51,6 +51,9 @@ struct mm_pace_users {
  * always be.
  */
 uint64_t mm_pace_spend(struct mm_pace *pace, uint64_t price_ns, uint64_t burst_ns, uint64_t now_ns);
+
+/* Returns when something can be spent; 0: now. It spends nothing. */
+uint64_t mm_pace_due(const struct mm_pace *pace, uint64_t burst_ns, uint64_t now_ns);
 
 /* Spends what was granted in any case, so that the next one waits for as much longer. */
 void mm_pace_charge(struct mm_pace *pace, uint64_t price_ns, uint64_t now_ns);

@@ -78,11 +78,10 @@ static void accept_resume(struct mm_keeper *k)
  */
 static bool door_is_shut(struct mm_keeper_door *door)
 {
-	const uint64_t now_ns = mm_now_ns();
+	const uint64_t due_ns = mm_pace_due(&door->pace, ACCEPT_BURST_NS, mm_now_ns());
 
-	if (door->pace.paid_ns > now_ns + ACCEPT_BURST_NS)
-		door->open_at_ns = door->pace.paid_ns - ACCEPT_BURST_NS +
-				   (ACCEPTS_PER_WAKEUP - 1) * MM_PACE_CONN_NS;
+	if (due_ns)
+		door->open_at_ns = due_ns + (ACCEPTS_PER_WAKEUP - 1) * MM_PACE_CONN_NS;
 	return door->open_at_ns;
 }
 
@@ -314,6 +313,12 @@ static bool keeper_end_due(struct mm_keeper *k)
 	return false;
 }
 
+/* @other_ns: 0: none. */
+static uint64_t sooner_ns(uint64_t at_ns, uint64_t other_ns)
+{
+	return other_ns ? MM_MIN(at_ns, other_ns) : at_ns;
+}
+
 static uint64_t keeper_wake_ns(const struct mm_keeper *k)
 {
 	uint64_t at = MM_MIN(mm_children_start_at_ns(k), k->end_at_ns);
@@ -322,9 +327,9 @@ static uint64_t keeper_wake_ns(const struct mm_keeper *k)
 	at = MM_MIN(at, mm_kcore_due_ns(k));
 	at = MM_MIN(at, MM_MIN(mm_notify_due_ns(&k->notify), mm_reload_due_ns(k)));
 	at = MM_MIN(at, MM_MIN(mm_kchan_deadline(&k->core), k->relay_at_ns));
-	at = MM_MIN(at, k->tenant_door.open_at_ns ? k->tenant_door.open_at_ns : at);
-	at = MM_MIN(at, k->view_door.open_at_ns ? k->view_door.open_at_ns : at);
-	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
+	at = sooner_ns(at, k->tenant_door.open_at_ns);
+	at = sooner_ns(at, k->view_door.open_at_ns);
+	return sooner_ns(at, k->accept_at_ns);
 }
 
 static int keeper_run(struct mm_keeper *k)

@@ -216,7 +216,7 @@ static bool client_has_events(const struct mm_admin_client *c)
 static int client_schedule(struct mm_admin_client *c, uint64_t now_ns)
 {
 	const bool whole = memchr(c->in, '\n', c->in_bytes), more = client_has_events(c);
-	const struct mm_pace *pace;
+	uint64_t due_ns;
 
 	c->at_ns = UINT64_MAX;
 	if (!whole && c->in_bytes == MM_ADMIN_LINE)
@@ -226,9 +226,9 @@ static int client_schedule(struct mm_admin_client *c, uint64_t now_ns)
 	c->at_ns = now_ns;
 	if (!c->conn)
 		return 0;
-	pace = mm_pace_of_user(&c->shell->admin.views, c->uid, now_ns);
-	if (pace->paid_ns > now_ns + VIEW_BUCKET_NS)
-		c->at_ns = pace->paid_ns - VIEW_BUCKET_NS;
+	due_ns = mm_pace_due(mm_pace_of_user(&c->shell->admin.views, c->uid, now_ns),
+			     VIEW_BUCKET_NS, now_ns);
+	c->at_ns = due_ns ? due_ns : now_ns;
 	return 0;
 }
 
