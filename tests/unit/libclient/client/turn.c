@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <cmocka.h>
 
 #include "tests/unit/libclient/client/fixture.h"
@@ -215,18 +214,24 @@ static void test_comes_back_and_asks_again(void **state)
 #define MODEL(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup_model, fixture_teardown)
 
 #ifdef MM_FAULT_INJECTION
-/* A turn that mmd does not hear is given back would be waited for by both. */
+/*
+ * A turn of which mmd does not hear that it is given back would be waited for by both. (Where the
+ * service thread still looks at its socket, it is that which fails, and the client ends, too.)
+ */
 static void test_lost_message(void **state)
 {
 	struct fixture *f = *state;
+	int r;
 
 	turn_join(f, MM_TURN_DRAIN);
 	turn_begin(f, 1);
+	peer_absent(f->peer, MM_OP_TURN_DONE, 20);
 	mm_fault_arm(1);
 	mm_turn_yield(f->client);
 	assert_true(mm_fault_fired());
-	assert_int_equal(mm_turn_want(f->client, 60 * MM_NS_PER_S), -ECONNRESET);
-	assert_non_null(strstr(mm_client_error(f->client), "takes no requests"));
+	r = mm_turn_want(f->client, 60 * MM_NS_PER_S);
+	assert_true(r < 0 && r != -ETIMEDOUT);
+	assert_true(*mm_client_error(f->client));
 }
 #endif
 
