@@ -45,7 +45,7 @@
 #define MM_FEAT_KNOWN                                                                            \
 	(MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_KV_FIXED | \
 	 MM_FEAT_KV_SWAP | MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD |        \
-	 MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD | MM_FEAT_LEAVE)
+	 MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD | MM_FEAT_LEAVE | MM_FEAT_COLD)
 
 #define MM_SESSION_BYTES 16
 #define MM_REASON_BYTES  416
@@ -134,7 +134,11 @@ enum mm_op {
 	MM_OP_NOP,
 	MM_OP_MODEL_OPEN, /* -> REPLY, then an MM_FD_LOAD message with the channel to load */
 	MM_OP_KV_DECLARE, /* bytes per chunk and range; ranges; chunks_max; share_chunks -> REPLY */
-	MM_OP_KV_WANT, /* chunks wanted in all (absolute; replaces the last) -> grants or denial */
+	/*
+	 * Chunks wanted in all (absolute; replaces the last); with MM_FEAT_COLD: the number from
+	 * which on free ones are granted first -> grants or denial
+	 */
+	MM_OP_KV_WANT,
 	MM_OP_KV_RELEASE, /* chunk: unmapped, its handles released -> REPLY */
 	MM_OP_FDS_ACK,    /* seq of a batch; result -EMFILE: truncated, send it again */
 	MM_OP_PARKED,     /* MM_PARKED_*; .epoch of the PREPARE: no step open, nothing enqueued */
@@ -165,6 +169,17 @@ enum mm_op {
 	 * its pages and its store are mmd's again -> REPLY
 	 */
 	MM_OP_UNLOAD,
+	/*
+	 * With MM_FEAT_COLD. Bytes of a block in one layer; layers; most entries; entries that may
+	 * be live in any case; after KV_DECLARE of one range, SWAP_OPEN and MODEL_READY -> REPLY,
+	 * arg[1] = classes, then COLD_LIMIT
+	 */
+	MM_OP_COLD_OPEN,
+	/*
+	 * First chunk; chunks held, in a row, 0 = no window -> REPLY when a plan with it is
+	 * COMMITTED. Until another one is, they are neither released nor swapped
+	 */
+	MM_OP_COLD_WINDOW,
 	MM_OP_COUNT
 };
 
@@ -201,6 +216,11 @@ enum mm_ev {
 	 * has finished. The last one counts.
 	 */
 	MM_EV_LEAVE,
+	/*
+	 * Entries that may be live (absolute; the last one counts); deadline, CLOCK_MONOTONIC ns,
+	 * or 0
+	 */
+	MM_EV_COLD_LIMIT,
 	MM_EV_COUNT
 };
 
@@ -209,6 +229,8 @@ enum mm_ev {
 #define MM_SWITCH_PARTIAL UINT64_C(1)
 /* The model goes: its entries of the table are 0, and so are alpha and m. */
 #define MM_SWITCH_EMPTY UINT64_C(2)
+/* Cold blocks are streamed: the gates of all layers open and close, and m counts all layers. */
+#define MM_SWITCH_COLD UINT64_C(4)
 
 #define MM_TURN_MODES (MM_TURN_DRAIN + 1) /* enum mm_turn_mode (types.h) */
 
@@ -326,12 +348,28 @@ struct mm_gate {
 static_assert(sizeof(struct mm_gate) == 64 && offsetof(struct mm_gate, high) == 4, "ABI");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "gates are little endian");
 
+/* Entries of cold blocks that are live; written by the tenant: the bits first, then the version. */
+struct mm_cold_live {
+	uint64_t version; /* only grows */
+	uint64_t reserved[7];
+	uint64_t live[MM_COLD_MAX / 64]; /* bit e % 64 of word e / 64 */
+};
+static_assert(sizeof(struct mm_cold_live) == 8256, "ABI");
+static_assert(offsetof(struct mm_cold_live, live) == 64, "ABI");
+
 struct mm_gate_region {
 	uint64_t step_seq; /* written by the tenant: odd while a step is open; xfer polls then */
-	uint64_t reserved[7];
+	/*
+	 * Written by xfer: all that is streamed from now on, or was and is not read yet, is of this
+	 * version of `cold` or of a later one. Only grows.
+	 */
+	uint64_t cold_acked;
+	uint64_t reserved[6];
 	struct mm_gate gate[MM_LAYERS_MAX]; /* by layer */
+	struct mm_cold_live cold;
 };
 static_assert(offsetof(struct mm_gate_region, gate) == 64, "ABI");
+static_assert(offsetof(struct mm_gate_region, cold) == 65536, "ABI");
 #define MM_GATE_REGION_BYTES_MIN 65536 /* of the first version */
 static_assert(sizeof(struct mm_gate_region) >= MM_GATE_REGION_BYTES_MIN, "ABI");
 

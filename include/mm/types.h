@@ -44,6 +44,8 @@
 #define MM_FEAT_UNLOAD (UINT64_C(1) << 12)
 /* A tenant is told when mmd is to end (MM_EVENT_LEAVE). */
 #define MM_FEAT_LEAVE (UINT64_C(1) << 13)
+/* KV blocks can live in the swap space and be streamed (mm_cold_open()). */
+#define MM_FEAT_COLD (UINT64_C(1) << 14)
 
 /* ---- models ---- */
 
@@ -119,3 +121,9 @@ struct mm_swap_piece {
 	uint32_t bytes;
 	uint32_t range;
 };
+
+/* ---- cold blocks (client_cold.h) ---- */
+
+#define MM_COLD_MAX         65536 /* most entries */
+#define MM_COLD_CLASSES_MAX 4     /* most classes of layers, and fewest layers */
+#define MM_COLD_UNIT_BYTES  64    /* of which the bytes of a block in one layer are a multiple */

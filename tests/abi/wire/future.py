@@ -46,8 +46,8 @@ EDITS = [
      "swap[MM_SWAP_LOTS][MM_SWAP_PIECES];\n\tstruct mm_cursor novel[3];\n};"),
     ("include/mm/abi.h", "map[MM_MAP_ENTRIES]; /* page id + 1, or 0 = unmapped */\n};",
      "map[MM_MAP_ENTRIES];\n\tstruct mm_cursor novel[3];\n};"),
-    ("include/mm/abi.h", "gate[MM_LAYERS_MAX]; /* by layer */\n};",
-     "gate[MM_LAYERS_MAX];\n\tstruct mm_cursor novel[3];\n};"),
+    ("include/mm/abi.h", "struct mm_cold_live cold;\n};",
+     "struct mm_cold_live cold;\n\tstruct mm_cursor novel[3];\n};"),
     ("CMakeLists.txt", "add_subdirectory(tools)\n",
      "add_subdirectory(tools)\nadd_executable(wire-tenant tests/abi/wire/tenant.c)\n"
      "target_link_libraries(wire-tenant mm-client)\n"),
