@@ -19,7 +19,7 @@ if(MM_NVCC)
   install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/mm-kernels-cuda.fatbin
     DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT tools)
 endif()
-install(FILES include/mm/abi.h include/mm/client.h include/mm/client_group.h include/mm/client_model.h include/mm/gpu.h include/mm/softgpu.h include/mm/types.h
+install(FILES include/mm/abi.h include/mm/client.h include/mm/client_cold.h include/mm/client_group.h include/mm/client_model.h include/mm/gpu.h include/mm/softgpu.h include/mm/types.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm COMPONENT client-dev)
 include(${CMAKE_CURRENT_LIST_DIR}/pages.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/units.cmake)

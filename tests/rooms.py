@@ -25,6 +25,7 @@ API = {
     "include/mm/types.h": "types.h",
     "include/mm/abi.h": "abi.h",
     "include/mm/client.h": "client.h",
+    "include/mm/client_cold.h": "client.h",
     "include/mm/client_group.h": "client.h",
     "include/mm/client_model.h": "client.h",
     "include/mm/gpu.h": "gpu.h",

@@ -175,6 +175,7 @@ enum mm_event_kind {
 	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
 	MM_EVENT_STEP_ENDED,   /* count steps of mm_step_end_async() ended: mm_step_wait() */
 	MM_EVENT_LEAVE,        /* finish, and close the client before deadline_ns */
+	MM_EVENT_COLD,         /* a limit, or a window of cold blocks: mm_cold_state() */
 };
 
 struct mm_event {
@@ -430,8 +431,7 @@ MM_API uint64_t mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
  * is granted or denied; it then returns the outcome, and the grants or the denial that it waited
  * for are not queued as events. After any other return they are. Granted pages are scrubbed.
  * Return: 0 the arena has @chunks_total usable chunks; -EAGAIN requested, watch the events;
- * -ENOSPC, -EDQUOT denied for now (the demand stays); -ETIMEDOUT; -EINVAL above chunks_max;
- * -ECONNRESET.
+ * -ENOSPC, -EDQUOT denied, it stands; -ETIMEDOUT; -EINVAL above chunks_max; -ECONNRESET.
  */
 MM_API int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns);
 

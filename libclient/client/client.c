@@ -308,6 +308,7 @@ static void device_leave(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 	mm_model_destroy(c->model);
 	mm_mapper_done(&c->mapper);
 	mm_map_lock_give(&c->map_lock);
+	mm_cold_destroy(c->cold);
 	mm_swap_destroy(c->swap);
 	gates_unregister(c);
 	if (c->context)

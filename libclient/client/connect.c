@@ -87,11 +87,12 @@ static void hello_fill(const struct mm_client *c, struct mm_hello *hello,
 		.magic = MM_ABI_MAGIC,
 		.abi_major = MM_ABI_MAJOR,
 		.size_bytes = sizeof(*hello),
-		.features =
-			MM_FEAT_RECLAIM | MM_FEAT_REASON | MM_FEAT_KV_FIXED | MM_FEAT_KV_SWAP |
-			MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD |
-			MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD | MM_FEAT_LEAVE |
-			(opts->flags & MM_CLIENT_NO_REMAP ? 0 : MM_FEAT_REMAP | MM_FEAT_PARTIAL),
+		.features = MM_FEAT_RECLAIM | MM_FEAT_REASON | MM_FEAT_KV_FIXED | MM_FEAT_KV_SWAP |
+			    MM_FEAT_RESUME | MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD |
+			    MM_FEAT_GROUP | MM_FEAT_KEY | MM_FEAT_UNLOAD | MM_FEAT_LEAVE |
+			    (opts->flags & MM_CLIENT_NO_REMAP
+				     ? 0
+				     : MM_FEAT_REMAP | MM_FEAT_PARTIAL | MM_FEAT_COLD),
 	};
 	memcpy(hello->device_uuid, c->device_uuid, sizeof(hello->device_uuid));
 	snprintf(hello->name, sizeof(hello->name), "%s", *name ? name : "tenant");
@@ -239,6 +240,9 @@ static int regions_open(struct mm_client *c, int *fds, const struct failure *f)
 	c->tenant = c->tenant_region.base;
 	c->mmd = c->mmd_region.base;
 	c->gates = c->gate_region.base;
+	/* An mmd that promises more than its region holds is not to cost the engine a fault. */
+	if (c->gate_region.size_bytes < sizeof(struct mm_gate_region))
+		c->welcome.features &= ~MM_FEAT_COLD;
 	mm_ring_init(&c->sq, c->tenant->sq, MM_SQ_SLOTS, &c->tenant->sq_tail, &c->mmd->sq_head);
 	mm_ring_init(&c->cq, (mm_msg_slot *)(uintptr_t)c->mmd->cq, MM_CQ_SLOTS, &c->tenant->cq_head,
 		     &c->mmd->cq_tail);

@@ -6,7 +6,7 @@
 
 #include "libclient/client/internal.h"
 
-#define CROWDED (MM_EVENTS_MAX - MM_EVENT_STEP_ENDED)
+#define CROWDED (MM_EVENTS_MAX - MM_EVENT_COLD)
 
 static struct mm_event *event_at(struct mm_client *c, uint32_t i) MM_REQUIRES(mm_client_lock)
 {
@@ -23,11 +23,16 @@ static bool counts_add_up(enum mm_event_kind kind)
 /* Merges @event into an unread one, so that the queue of an idle engine does not grow. */
 static void event_merge(struct mm_event *into, const struct mm_event *event)
 {
-	uint32_t count = into->count;
+	const struct mm_event before = *into;
 
 	*into = *event;
 	if (counts_add_up(event->kind))
-		into->count += count;
+		into->count += before.count;
+	/* A limit does not take the place of the answer to a window. */
+	if (event->kind == MM_EVENT_COLD && !event->count) {
+		into->count = before.count;
+		into->error = before.error;
+	}
 }
 
 /*

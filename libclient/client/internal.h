@@ -283,6 +283,9 @@ struct mm_client {
 
 	struct mm_kv *kv MM_GUARDED_BY(mm_client_lock);
 	struct mm_swap *swap MM_GUARDED_BY(mm_client_lock);
+	struct mm_cold *cold MM_GUARDED_BY(mm_client_lock);
+	/* The last version of the live entries, of whichever declaration. */
+	uint64_t cold_version MM_GUARDED_BY(mm_client_lock);
 	struct mm_mem *mem MM_GUARDED_BY(mm_client_lock);
 	/* A call of mm_mem_alloc() waits for mmd. */
 	bool mem_asking MM_GUARDED_BY(mm_client_lock);
@@ -530,6 +533,19 @@ int mm_swap_on_swapped(struct mm_client *client, const struct mm_msg *msg, const
 /* Whether a list in progress has a piece in @chunk. @swap may be NULL. */
 bool mm_swap_names(const struct mm_swap *swap, uint32_t chunk) MM_REQUIRES(mm_client_lock);
 void mm_swap_destroy(struct mm_swap *swap);
+uint64_t mm_swap_bytes(const struct mm_swap *swap);
+
+/* ---- cold.c ---- */
+
+int mm_cold_on_limit(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+/* Takes the answer to a window. Return: whether it was one; any other reply is left alone. */
+bool mm_cold_on_reply(struct mm_client *client, const struct mm_msg *msg)
+	MM_EXCLUDES(mm_client_lock);
+/* Whether @chunk lies in the window, or in the one that is requested. @cold may be NULL. */
+bool mm_cold_names(const struct mm_cold *cold, uint32_t chunk) MM_REQUIRES(mm_client_lock);
+/* The declaration has ended with the model. */
+void mm_cold_drop(struct mm_client *client) MM_EXCLUDES(mm_client_lock);
+void mm_cold_destroy(struct mm_cold *cold);
 
 /* ---- group.c ---- */
 

@@ -7,6 +7,7 @@
 #include "libclient/client/internal.h"
 #include "libclient/support/clock.h"
 #include "libclient/support/fault.h"
+#include "mm/client_cold.h"
 
 #define WORD_BITS 64
 
@@ -121,9 +122,9 @@ static int send_release(struct mm_client *c, uint32_t chunk)
 	return mm_link_push(c, &msg);
 }
 
-static int send_want(struct mm_client *c, uint32_t chunks)
+static int send_want(struct mm_client *c, uint32_t chunks, uint32_t first)
 {
-	const struct mm_msg msg = { .opcode = MM_OP_KV_WANT, .arg = { chunks } };
+	const struct mm_msg msg = { .opcode = MM_OP_KV_WANT, .arg = { chunks, first } };
 
 	return mm_link_push(c, &msg);
 }
@@ -454,19 +455,38 @@ static int push_failed(struct mm_client *c, int r)
 	return dead ? dead : mm_fail(c, r, "mmd takes no requests: %s", strerror(-r));
 }
 
+static int demand_check(const struct mm_kv *kv, uint32_t chunks_total, uint32_t first)
+{
+	struct mm_client *c = kv->client;
+
+	if (chunks_total > kv->chunks_max)
+		return mm_fail(c, -EINVAL, "%u chunks: the arena has room for %u", chunks_total,
+			       kv->chunks_max);
+	if (first > kv->chunks_max)
+		return mm_fail(c, -EINVAL, "from chunk %u on: the arena has %u", first,
+			       kv->chunks_max);
+	if (first && (!(c->welcome.features & MM_FEAT_COLD) || mm_group_is_joined(c)))
+		return mm_fail(c, -EOPNOTSUPP, "no chunk comes first in a group, or with this mmd");
+	return 0;
+}
+
 int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
+{
+	return mm_kv_want_from(kv, chunks_total, 0, timeout_ns);
+}
+
+int mm_kv_want_from(struct mm_kv *kv, uint32_t chunks_total, uint32_t first, uint64_t timeout_ns)
 {
 	struct mm_client *c = kv->client;
 	struct demand demand;
 	int r = mm_enter(c);
 
+	if (!r)
+		r = demand_check(kv, chunks_total, first);
 	if (r)
 		return r;
-	if (chunks_total > kv->chunks_max)
-		return mm_fail(c, -EINVAL, "%u chunks: the arena has room for %u", chunks_total,
-			       kv->chunks_max);
 	demand = demand_set(kv, chunks_total);
-	r = demand.send ? send_want(c, chunks_total) : 0;
+	r = demand.send ? send_want(c, chunks_total, first) : 0;
 	if (r)
 		return push_failed(c, r);
 	if (demand.is_met)
@@ -509,7 +529,8 @@ static int chunks_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, uin
 		/* One that is named twice is not usable any more. */
 		if (!mm_kv_is_usable(kv, chunks[i]))
 			r = -ENOENT;
-		else if (mm_swap_names(kv->client->swap, chunks[i]))
+		else if (mm_swap_names(kv->client->swap, chunks[i]) ||
+			 mm_cold_names(kv->client->cold, chunks[i]))
 			r = -EBUSY;
 		else
 			bit_flip(kv->usable, chunks[i]);
@@ -579,7 +600,7 @@ static int release_chunks(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, 
 			  uint32_t *ret_released)
 {
 	struct mm_client *c = kv->client;
-	int link = wanted ? send_want(c, wanted) : 0, first = 0;
+	int link = wanted ? send_want(c, wanted, 0) : 0, first = 0;
 
 	*ret_released = 0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -605,7 +626,8 @@ int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t n)
 	r = release_mark(kv, chunks, n, &wanted, &chunk);
 	if (r)
 		return mm_fail(c, r, "chunk %u is %s", chunk,
-			       r == -EBUSY ? "being swapped" : "not usable, or named twice");
+			       r == -EBUSY ? "being swapped, or in the window of cold blocks"
+					   : "not usable, or named twice");
 	r = release_chunks(kv, chunks, n, wanted, &released);
 	if (released < n)
 		release_failed(kv, n - released);

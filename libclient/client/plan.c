@@ -20,6 +20,21 @@ int mm_client_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg
 	return r;
 }
 
+/* Whether a SWITCH has flags that exist, and that fit each other and the client's state. */
+static bool switch_flags_fit(const struct mm_client *c, const struct mm_msg *msg)
+	MM_REQUIRES(mm_client_lock)
+{
+	const uint64_t flags = msg->arg[2];
+
+	if (flags & ~(MM_SWITCH_PARTIAL | MM_SWITCH_EMPTY | MM_SWITCH_COLD))
+		return false;
+	if (flags & MM_SWITCH_EMPTY)
+		return flags == MM_SWITCH_EMPTY && c->model_phase == MM_CLIENT_MODEL_UNLOADING &&
+		       !msg->arg[0] && !msg->arg[1];
+	/* Gates of all layers open and close then, which steps must take into account. */
+	return !(flags & MM_SWITCH_COLD) || (c->cold && msg->arg[1] == c->model->dir.n_groups - 1);
+}
+
 /* Checks the SWITCH and begins the change to its plan. */
 static int plan_switch_begin(struct mm_client *c, const struct mm_msg *msg)
 	MM_REQUIRES(mm_client_lock)
@@ -31,12 +46,9 @@ static int plan_switch_begin(struct mm_client *c, const struct mm_msg *msg)
 	    c->model_phase != MM_CLIENT_MODEL_UNLOADING)
 		return -EPROTO;
 	if (!c->model || msg->arg[0] > MM_LAYERS_MAX || msg->arg[1] > MM_LAYERS_MAX ||
-	    msg->arg[2] > MM_SWITCH_EMPTY)
+	    !switch_flags_fit(c, msg))
 		return -EPROTO;
-	if (msg->arg[2] == MM_SWITCH_EMPTY &&
-	    (c->model_phase != MM_CLIENT_MODEL_UNLOADING || msg->arg[0] || msg->arg[1]))
-		return -EPROTO;
-	return mm_steps_on_switch(&c->steps, &plan, msg->arg[2] == MM_SWITCH_PARTIAL);
+	return mm_steps_on_switch(&c->steps, &plan, msg->arg[2] & MM_SWITCH_PARTIAL);
 }
 
 /*
@@ -118,6 +130,8 @@ static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm
 	if (r)
 		return r;
 	mm_mapper_shared(&c->mapper, model->spans, n, model->cycles);
+	for (uint32_t g = 1; msg->arg[2] & MM_SWITCH_COLD && g < n; g++)
+		model->cycles[g] = true;
 	if (!partial)
 		return mm_mapper_change(&c->mapper, model->spans, n);
 	r = window_open(c);
@@ -178,7 +192,7 @@ static int switch_perform(struct mm_client *c, struct mm_model *model, const str
 			  const char **ret_text)
 {
 	struct mm_msg answer = { .opcode = MM_OP_COMMITTED, .epoch = msg->epoch };
-	const bool partial = msg->arg[2] == MM_SWITCH_PARTIAL;
+	const bool partial = msg->arg[2] & MM_SWITCH_PARTIAL;
 	int r;
 
 	answer.result = switch_map(c, model, msg, partial);

@@ -232,7 +232,7 @@ static int event_on_nop(struct mm_client *c, const struct mm_msg *msg, const cha
 static int event_on_reply(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
 {
 	(void)ret_text;
-	if (msg->user_data)
+	if (msg->user_data && !mm_cold_on_reply(c, msg))
 		mm_link_reply(c, msg);
 	return 0;
 }
@@ -266,6 +266,7 @@ static int (*const event_handlers[MM_EV_COUNT])(struct mm_client *, const struct
 	[MM_EV_GROUP_DROP] = mm_kv_on_drop,
 	[MM_EV_GROUP_LEFT] = mm_group_on_left,
 	[MM_EV_LEAVE] = leave_on_event,
+	[MM_EV_COLD_LIMIT] = mm_cold_on_limit,
 };
 
 static int ring_drain(struct mm_client *c, uint32_t ready, const char **ret_text)

@@ -17,6 +17,7 @@
 #include <stddef.h>
 
 #include "mm/client.h"
+#include "mm/client_cold.h"
 #include "mm/gpu.h"
 
 #define MM_SIZED_MAX 4096
@@ -35,6 +36,8 @@
 #define MM_V1_SWAP_DONE   MM_END_OF(struct mm_swap_done, reserved)
 #define MM_V1_TURN_OPTS   MM_END_OF(struct mm_turn_opts, quantum_ns)
 #define MM_V1_STEP_INFO   MM_END_OF(struct mm_step_info, timed)
+#define MM_V1_COLD_OPTS   MM_END_OF(struct mm_cold_opts, reserved)
+#define MM_V1_COLD_STATE  MM_END_OF(struct mm_cold_state, pending)
 #define MM_V1_GPU_API     MM_END_OF(struct mm_gpu_api, cuLaunchKernel)
 
 /**

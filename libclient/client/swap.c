@@ -148,6 +148,11 @@ int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_
 	return 0;
 }
 
+uint64_t mm_swap_bytes(const struct mm_swap *swap)
+{
+	return swap->bytes;
+}
+
 /* ---- lists ---- */
 
 static int swap_piece_check(const struct mm_swap *s, const struct mm_swap_piece *p)
@@ -161,13 +166,16 @@ static int swap_piece_check(const struct mm_swap *s, const struct mm_swap_piece 
 	    p->bytes > s->bytes - p->swap_offset)
 		return -ERANGE;
 	for (uint64_t c = p->arena_offset / kv->chunk_bytes;
-	     c <= (p->arena_offset + p->bytes - 1) / kv->chunk_bytes; c++)
+	     c <= (p->arena_offset + p->bytes - 1) / kv->chunk_bytes; c++) {
 		if (!mm_kv_is_usable(kv, (uint32_t)c))
 			return -ENOENT;
+		if (mm_cold_names(s->client->cold, (uint32_t)c))
+			return -EBUSY;
+	}
 	return 0;
 }
 
-/* Puts the list into a free lot. Return: 0; -EAGAIN no lot is free; -ERANGE; -ENOENT. */
+/* Puts the list into a free lot. Return: 0; -EAGAIN no lot is free; -ERANGE; -ENOENT; -EBUSY. */
 static int lot_take(struct mm_swap *s, const struct mm_swap_piece *pieces, uint32_t n,
 		    uint64_t user_data, uint32_t *ret_lot) MM_REQUIRES(mm_client_lock)
 {
@@ -196,6 +204,8 @@ static const char *swap_refusal_text(int error)
 {
 	if (error == -EAGAIN)
 		return "all lists are under way or not yet taken: mm_swap_next()";
+	if (error == -EBUSY)
+		return "a piece lies in the window of cold blocks";
 	return error == -ENOENT ? "a piece lies in a chunk that is not usable"
 				: "a piece leaves its range or the swap space";
 }

@@ -60,6 +60,7 @@ static void unload_finish(struct mm_client *c)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(c->tenant->stats.compute); i++)
 		__atomic_store_n(&c->tenant->stats.compute[i], 0, __ATOMIC_RELAXED);
 	mm_times_destroy(c);
+	mm_cold_drop(c);
 	mm_model_drop(c);
 	unload_wait_later(c);
 }

@@ -20,7 +20,7 @@ import tempfile
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
-HEADERS = ("types.h", "client.h", "client_group.h", "client_model.h", "abi.h", "softgpu.h")
+HEADERS = ("types.h", "client.h", "client_group.h", "client_model.h", "client_cold.h", "abi.h", "softgpu.h")
 NO_VALUE = {"MM_API"}
 # No place or name of this machine, and ids that stay as they are when something else changes.
 STABLE = ["--no-show-locs", "--no-corpus-path", "--no-comp-dir-path", "--no-elf-needed", "--type-id-style", "hash"]

@@ -19,6 +19,7 @@ MM_FEAT_GROUP: Final = 1024
 MM_FEAT_KEY: Final = 2048
 MM_FEAT_UNLOAD: Final = 4096
 MM_FEAT_LEAVE: Final = 8192
+MM_FEAT_COLD: Final = 0x4000
 MM_LAYERS_MAX: Final = 1023
 MM_LOAD_FILES_MAX: Final = 256
 MM_LOAD_PACKS_MAX: Final = 64
@@ -37,6 +38,9 @@ MM_LOAD_F_PREAD: Final = 4
 MM_TURN_PRIORITY_MAX: Final = 7
 MM_SWAP_LOTS: Final = 8
 MM_SWAP_PIECES: Final = 512
+MM_COLD_MAX: Final = 0x10000
+MM_COLD_CLASSES_MAX: Final = 4
+MM_COLD_UNIT_BYTES: Final = 64
 MM_CLIENT_ABI_MAJOR: Final = 0
 MM_CLIENT_ABI_MINOR: Final = 3
 MM_CLIENT_ABI: Final = 3
@@ -115,7 +119,8 @@ const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client);
 int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info);
 enum mm_event_kind { MM_EVENT_NONE, MM_EVENT_KV_GRANTED, MM_EVENT_KV_DENIED,
     MM_EVENT_KV_RECLAIM, MM_EVENT_PLAN_CHANGED, MM_EVENT_SWAPPED, MM_EVENT_TURN_BEGIN,
-    MM_EVENT_TURN_END, MM_EVENT_DISCONNECTED, MM_EVENT_STEP_ENDED, MM_EVENT_LEAVE, };
+    MM_EVENT_TURN_END, MM_EVENT_DISCONNECTED, MM_EVENT_STEP_ENDED, MM_EVENT_LEAVE,
+    MM_EVENT_COLD, };
 struct mm_event { size_t size; uint32_t kind; uint32_t count; int32_t error; uint32_t reserved;
     uint64_t deadline_ns; };
 int mm_client_event_fd(const struct mm_client *client);
@@ -192,4 +197,19 @@ int mm_model_hold(struct mm_model *model, uint64_t timeout_ns);
 int mm_model_release(struct mm_model *model);
 int mm_layer_home(struct mm_model *model, uint32_t layer);
 int mm_model_unload(struct mm_model *model);
+struct mm_cold;
+struct mm_cold_opts { size_t size; uint64_t unit_bytes; uint32_t layers; uint32_t entries_max;
+    uint32_t floor; uint32_t reserved; };
+struct mm_cold_state { size_t size; uint64_t acked; uint64_t deadline_ns; uint32_t limit;
+    uint32_t entries; uint32_t window_first; uint32_t window_chunks; int32_t error; uint32_t
+    pending; };
+int mm_cold_open(struct mm_client *client, const struct mm_cold_opts *opts, struct mm_cold
+    **ret_cold);
+uint32_t mm_cold_classes(const struct mm_cold *cold);
+int mm_cold_state(struct mm_cold *cold, struct mm_cold_state *ret_state);
+int mm_cold_window(struct mm_cold *cold, uint32_t first_chunk, uint32_t chunks);
+int mm_cold_set(struct mm_cold *cold, uint32_t entry, _Bool live);
+uint64_t mm_cold_commit(struct mm_cold *cold);
+int mm_kv_want_from(struct mm_kv *kv, uint32_t chunks_total, uint32_t first, uint64_t
+    timeout_ns);
 """

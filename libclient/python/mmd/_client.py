@@ -61,6 +61,7 @@ class EventKind(enum.IntEnum):
     DISCONNECTED = 8
     STEP_ENDED = 9
     LEAVE = 10
+    COLD = 11
 
 
 class TurnMode(enum.IntEnum):

@@ -13,7 +13,7 @@ import unittest
 INCLUDE = sys.argv[1]
 TOOLKIT = sys.argv[2] if len(sys.argv) > 2 and sys.argv[2] else None
 CLIENT = ("mm/client.h", "cuda.h", "cuda_runtime_api.h")
-OTHERS = ("mm/abi.h", "mm/client.h", "mm/client_group.h", "mm/client_model.h", "mm/gpu.h", "mm/softgpu.h")
+OTHERS = ("mm/abi.h", "mm/client.h", "mm/client_cold.h", "mm/client_group.h", "mm/client_model.h", "mm/gpu.h", "mm/softgpu.h")
 # Where there is no toolkit: what collided in it, as it stands there.
 UUID = """
 #ifndef CU_UUID_HAS_BEEN_DEFINED

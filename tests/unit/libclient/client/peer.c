@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "libclient/protocol/cold.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
@@ -218,13 +219,17 @@ void peer_drained(struct peer *peer)
 
 static void peer_answer(struct peer *p, const struct mm_msg *msg)
 {
-	const struct mm_msg reply = { .opcode = MM_EV_REPLY,
-				      .user_data = msg->user_data,
-				      .arg = { msg->opcode } };
+	struct mm_msg reply = { .opcode = MM_EV_REPLY,
+				.user_data = msg->user_data,
+				.arg = { msg->opcode } };
 	bool wants_reply = msg->opcode == MM_OP_MODEL_OPEN || msg->opcode == MM_OP_KV_DECLARE ||
 			   msg->opcode == MM_OP_KV_RELEASE || msg->opcode == MM_OP_SWAP_OPEN ||
-			   msg->opcode == MM_OP_BYE || msg->opcode == MM_OP_TURN_JOIN;
+			   msg->opcode == MM_OP_BYE || msg->opcode == MM_OP_TURN_JOIN ||
+			   msg->opcode == MM_OP_COLD_OPEN;
 
+	if (msg->opcode == MM_OP_COLD_OPEN)
+		reply.arg[1] = p->cold_classes ? p->cold_classes
+					       : mm_cold_layer_classes((uint32_t)msg->arg[1]);
 	if (wants_reply && !__atomic_load_n(&p->manual, __ATOMIC_ACQUIRE))
 		peer_event(p, &reply);
 }

@@ -42,6 +42,7 @@ struct peer {
 	unsigned int hang_ups; /* connections that are ended without a welcome, at first */
 	bool again;            /* accepts another connection after one without a request */
 	bool several;          /* several devices: a first hello without one is refused */
+	uint32_t cold_classes; /* that it answers to COLD_OPEN; 0: the right ones */
 	bool beats;            /* writes its beat when it looks for requests */
 	bool manual;           /* no automatic replies; may be set while no request is under way */
 
