@@ -315,15 +315,14 @@ int mm_cold_window(struct mm_cold *cold, uint32_t first_chunk, uint32_t chunks)
 	if (r)
 		return r;
 	mm_client_lock_take(&c->lock);
-	/* With the connection the arena may have ended. */
-	r = c->dead ? c->dead : window_check(cold, &w);
+	r = window_check(cold, &w);
 	if (!r) {
 		cold->next = w;
 		cold->request = msg.user_data = ++c->last_wait_id;
 	}
 	mm_client_lock_give(&c->lock);
 	if (r)
-		return r == c->dead ? mm_enter(c) : window_failed(c, r);
+		return window_failed(c, r);
 	r = mm_link_push(c, &msg);
 	if (!r)
 		return 0;

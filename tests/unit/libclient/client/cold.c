@@ -82,6 +82,16 @@ static struct mm_cold *open_all(struct fixture *f)
 	return declare(f);
 }
 
+static struct mm_kv *arena_of(struct fixture *f)
+{
+	struct mm_kv *kv;
+
+	mm_client_lock_take(&f->client->lock);
+	kv = f->client->kv;
+	mm_client_lock_give(&f->client->lock);
+	return kv;
+}
+
 static struct mm_cold_state state_of(struct mm_cold *cold)
 {
 	struct mm_cold_state state = { .size = sizeof(state) };
@@ -503,7 +513,7 @@ static void test_unload(void **state)
 {
 	struct fixture *f = *state;
 	struct mm_cold *cold = open_all(f);
-	struct mm_kv *kv = f->client->kv;
+	struct mm_kv *kv = arena_of(f);
 	struct call call = { 0 };
 	struct mm_msg request;
 	uint64_t version;
@@ -544,6 +554,7 @@ static void test_fork(void **state)
 	struct fixture *f = *state;
 	struct mm_cold *cold = open_all(f);
 	struct mm_cold_state now = { .size = sizeof(now) };
+	struct mm_kv *kv = arena_of(f);
 	struct mm_cold *other;
 	int status = 1;
 	pid_t child = fork();
@@ -555,7 +566,7 @@ static void test_fork(void **state)
 		bad |= mm_cold_state(cold, &now) != -ECHILD;
 		bad |= mm_cold_window(cold, FIRST, 1) != -ECHILD;
 		bad |= mm_cold_open(f->client, &good_opts, &other) != -ECHILD;
-		bad |= mm_kv_want_from(f->client->kv, 9, 0, 0) != -ECHILD;
+		bad |= mm_kv_want_from(kv, 9, 0, 0) != -ECHILD;
 		_exit(bad);
 	}
 	assert_true(child > 0);
