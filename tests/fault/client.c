@@ -15,13 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "libclient/ipc/sock.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/support/fault.h"
+#include "mm/client_cold.h"
 #include "mm/client_model.h"
 #include "tests/unit/libclient/client/peer.h"
 
@@ -160,7 +163,11 @@ static void on_request(struct peer *p, const struct mm_msg *msg)
 	else if (msg->opcode == MM_OP_MEM_ALLOC) {
 		mmd.mem = *msg;
 		send_pages(p, FILLER, 1, (uint32_t)msg->arg[0]);
-	} else if (msg->opcode == MM_OP_KV_WANT && msg->arg[0])
+	} else if (msg->opcode == MM_OP_COLD_WINDOW)
+		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_REPLY,
+						.user_data = msg->user_data,
+						.arg = { MM_OP_COLD_WINDOW } });
+	else if (msg->opcode == MM_OP_KV_WANT && msg->arg[0])
 		send_pages(p, KV_PAGE, 1, MM_MAP_KV_BASE);
 }
 
@@ -183,6 +190,39 @@ static void play_mmd(int report, int stop)
 
 /* ---- the client ---- */
 
+/* A window of so many chunks, until it is in force. */
+static int window_use(struct mm_cold *cold, uint32_t chunks)
+{
+	struct mm_cold_state state = { .size = sizeof(state), .pending = 1 };
+	const struct timespec pause = mm_timespec(MM_NS_PER_MS);
+	int r = mm_cold_window(cold, 0, chunks);
+
+	while (!r && state.pending) {
+		nanosleep(&pause, NULL);
+		r = mm_cold_state(cold, &state);
+	}
+	return r ? r : state.error;
+}
+
+/* The arena has one chunk. */
+static int cold_use(struct mm_client *client)
+{
+	const struct mm_cold_opts opts = { .size = sizeof(opts),
+					   .unit_bytes = PEER_PAGE_BYTES / PEER_LAYERS / 4,
+					   .layers = PEER_LAYERS,
+					   .entries_max = 4 };
+	struct mm_cold *cold;
+	int r = mm_cold_open(client, &opts, &cold);
+
+	if (!r)
+		r = window_use(cold, 1);
+	if (!r)
+		r = mm_cold_set(cold, 3, true);
+	if (!r && !mm_cold_commit(cold))
+		r = CALL_LIED;
+	return r ? r : window_use(cold, 0);
+}
+
 static int client_use(struct mm_client *client, const char *model_dir, CUstream stream)
 {
 	struct mm_kv_opts kv_opts = { .size = sizeof(kv_opts),
@@ -201,6 +241,8 @@ static int client_use(struct mm_client *client, const char *model_dir, CUstream 
 		r = mm_swap_open(client, PEER_PAGE_BYTES, &swap);
 	if (!r)
 		r = mm_kv_want(kv, 1, 60 * MM_NS_PER_S);
+	if (!r)
+		r = cold_use(client);
 	if (!r)
 		r = mm_gate_times_open(model, &times);
 	if (!r)

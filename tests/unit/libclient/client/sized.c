@@ -14,6 +14,7 @@
 
 #include "tests/unit/libclient/client/fixture.h"
 #include "libclient/base/base.h"
+#include "libclient/client/internal.h"
 #include "libclient/client/sized.h"
 
 #define TAIL 24 /* bytes by which a later version of a struct is longer */
@@ -125,6 +126,29 @@ static int fill_event(struct fixture *f, void *ret)
 	return r;
 }
 
+/* Opened once, by the first call. Not checked: no other thread opens or frees it. */
+static int fill_cold_state(struct fixture *f, void *ret) MM_NO_THREAD_SAFETY_ANALYSIS
+{
+	const struct mm_cold_opts opts = { .size = sizeof(opts),
+					   .unit_bytes = MM_COLD_UNIT_BYTES,
+					   .layers = PEER_LAYERS,
+					   .entries_max = 1 };
+	const struct mm_kv_opts arena = { .size = sizeof(arena),
+					  .chunk_bytes = PEER_PAGE_BYTES,
+					  .chunks_max = 1 };
+	struct mm_swap *swap;
+	struct mm_kv *kv;
+
+	if (!f->client->cold) {
+		struct mm_cold *cold;
+
+		assert_int_equal(mm_kv_open(f->client, &arena, &kv), 0);
+		assert_int_equal(mm_swap_open(f->client, PEER_PAGE_BYTES, &swap), 0);
+		assert_int_equal(mm_cold_open(f->client, &opts, &cold), 0);
+	}
+	return mm_cold_state(f->client->cold, ret);
+}
+
 static const struct {
 	const char *name;
 	int (*fill)(struct fixture *f, void *ret);
@@ -135,6 +159,7 @@ static const struct {
 	{ "mm_tensor", fill_tensor, MM_V1_TENSOR, sizeof(struct mm_tensor) },
 	{ "mm_step_info", fill_step_info, MM_V1_STEP_INFO, sizeof(struct mm_step_info) },
 	{ "mm_event", fill_event, MM_V1_EVENT, sizeof(struct mm_event) },
+	{ "mm_cold_state", fill_cold_state, MM_V1_COLD_STATE, sizeof(struct mm_cold_state) },
 };
 
 static void set_size(unsigned char *theirs, size_t size)
