@@ -16,6 +16,7 @@ needs. Documentation/engines.md of mmd explains how an engine is put on it.
 
 from mmd._arena import Arena, Owed
 from mmd._client import Client, ClientInfo, Event, EventKind, TurnMode
+from mmd._cold import Cold, ColdState, Piece, Swap, Swapped
 from mmd._dlpack import Memory
 from mmd._error import Error, StepVoid
 from mmd._layout import Layout
@@ -25,6 +26,6 @@ from mmd._model import Model, ModelInfo, Pack, Tensor
 from mmd._step import Running, Step, StepInfo
 from mmd._version import VERSION as __version__
 
-__all__ = ["Allocation", "Arena", "Client", "ClientInfo", "Error", "Event", "EventKind", "Layout",
-           "Memory", "Model", "ModelInfo", "Owed", "Pack", "Running", "Step", "StepInfo",
-           "StepVoid", "Tensor", "TurnMode", "__version__", "library_version"]
+__all__ = ["Allocation", "Arena", "Client", "ClientInfo", "Cold", "ColdState", "Error", "Event",
+           "EventKind", "Layout", "Memory", "Model", "ModelInfo", "Owed", "Pack", "Piece",
+           "Running", "Step", "StepInfo", "StepVoid", "Swap", "Swapped", "Tensor", "TurnMode", "__version__", "library_version"]

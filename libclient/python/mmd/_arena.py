@@ -96,14 +96,16 @@ class Arena:
         """Changes whenever the set of usable chunks does. Never blocks; in a step or not."""
         return int(self._client._call(lib.mm_kv_generation, self._handle))
 
-    def want(self, chunks: int, timeout: float | None = 0) -> bool:
+    def want(self, chunks: int, timeout: float | None = 0, *, first: int = 0) -> bool:
         """Requests so many chunks in all; it replaces the last demand. Blocks up to timeout.
+
+        Free chunks of number first and above are granted before the others.
 
         In an open step of any thread it never waits. True: so many are usable. False: requested,
         and an event answers. Error with ENOSPC or EDQUOT: denied for now; the demand stays.
         """
-        return self._client._call(lib.mm_kv_want, self._handle, chunks, nanoseconds(timeout),
-                                  fine=(errno.EAGAIN,)) == 0
+        return self._client._call(lib.mm_kv_want_from, self._handle, chunks, first,
+                                  nanoseconds(timeout), fine=(errno.EAGAIN,)) == 0
 
     @property
     def usable_count(self) -> int:

@@ -21,6 +21,7 @@ from mmd._library import ffi, lib
 
 if TYPE_CHECKING:
     from mmd._arena import Arena
+    from mmd._cold import Swap
     from mmd._layout import Layout
     from mmd._layout import Layout
     from mmd._mem import Allocation
@@ -483,6 +484,15 @@ class Client:
         from mmd._arena import Arena  # pylint: disable=import-outside-toplevel
 
         return Arena(self, chunk_bytes, ranges, chunks, share, backed, contiguous)
+
+    def swap(self, length: int) -> Swap:
+        """Gets host memory for the arena's KV: the client's only swap space. Blocks until mmd answers.
+
+        Error with EDQUOT: more than mmd, or the account, may have. Not in a step.
+        """
+        from mmd._cold import Swap  # pylint: disable=import-outside-toplevel
+
+        return Swap(self, length)
 
     def alloc(self, length: int) -> Allocation:
         """Gets device memory for activations and workspaces, zeroed, in whole pages of the pool.

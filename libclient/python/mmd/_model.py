@@ -21,6 +21,7 @@ from mmd._library import ffi, lib
 
 if TYPE_CHECKING:
     from mmd._client import Client
+    from mmd._cold import Cold
 
 Buffer = Any  # what memoryview() takes
 DTYPES: Final = {number: name.removeprefix("MM_DTYPE_")
@@ -275,6 +276,18 @@ class Model:
         Never blocks; in a step or not.
         """
         self._call(lib.mm_model_compute, ffi.new("uint16_t[]", list(weights)), len(weights))
+
+    def cold(self, unit_bytes: int, entries: int, floor: int = 0) -> Cold:
+        """Declares cold blocks: full KV blocks in the swap space, streamed to the steps that read.
+
+        Blocks until mmd answers; not in a step. The client has a swap space with room for all
+        entries, and an arena of one range, in which a block has unit_bytes of each layer side by
+        side. floor: entries that may be live in any case. EOPNOTSUPP: this mmd, device or model has
+        none. It ends with the model's unload.
+        """
+        from mmd._cold import Cold  # pylint: disable=import-outside-toplevel
+
+        return Cold(self, unit_bytes, self.info.n_layers, entries, floor)
 
     # ---- its end, and other weights
 
