@@ -74,10 +74,11 @@ int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *na
 	return 0;
 }
 
-int mm_region_again(int fd, size_t size_bytes, struct mm_region *ret_region)
+int mm_region_again(int fd, size_t least_bytes, size_t most_bytes, struct mm_region *ret_region)
 {
 	mm_cleanup(mm_region_done) struct mm_region region = { .fd = fd };
 	mm_cleanup(mm_region_done) struct mm_region writable = MM_REGION_NULL;
+	size_t size_bytes;
 	struct stat st;
 	int r;
 
@@ -85,8 +86,10 @@ int mm_region_again(int fd, size_t size_bytes, struct mm_region *ret_region)
 		return -ENOMEM;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if ((uint64_t)st.st_size != size_bytes)
+	if (st.st_size < 0 || (uint64_t)st.st_size < least_bytes ||
+	    (uint64_t)st.st_size > most_bytes)
 		return -EPROTO;
+	size_bytes = (size_t)st.st_size;
 	r = file_open_again(fd, O_RDWR);
 	if (r < 0)
 		return r;

@@ -46,13 +46,16 @@ int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *na
 
 /**
  * mm_region_again() - map a region that a predecessor created, to write it
- * @fd:         as the predecessor had it, also that of a MM_REGION_READONLY; taken over in any case
- * @size_bytes: as it was created
- * @ret_region: written only on success; undo with mm_region_done()
+ * @fd:          as the predecessor had it, also that of a MM_REGION_READONLY; taken over in any
+ *               case
+ * @least_bytes: of the first version of such a region
+ * @most_bytes:  of this one's; the predecessor's lies between both, and all of it is mapped
+ * @ret_region:  written only on success; undo with mm_region_done(). Its size says how much the
+ *               predecessor made
  *
  * Return: 0; -EPROTO it is not such a region; -EACCES it is another user's; other negative errno.
  */
-int mm_region_again(int fd, size_t size_bytes, struct mm_region *ret_region);
+int mm_region_again(int fd, size_t least_bytes, size_t most_bytes, struct mm_region *ret_region);
 
 struct stat;
 

@@ -303,7 +303,8 @@ int mm_kcore_resume(struct mm_keeper *k)
 	int r;
 
 	fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	r = fd < 0 ? -EBADF : mm_region_again(fd, sizeof(struct mm_beat), beat);
+	r = fd < 0 ? -EBADF
+		   : mm_region_again(fd, sizeof(struct mm_beat), sizeof(struct mm_beat), beat);
 	if (r == 0)
 		mm_close_fd(&beat->fd);
 	return r;

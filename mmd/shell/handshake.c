@@ -77,6 +77,12 @@ static int hello_refuse(struct mm_session *s, int result, const char *reason)
 	return hello_refuse_at(MM_LOG_WARN, s, result, reason);
 }
 
+#ifdef MM_REGIONS_FIRST /* a build of tests/e2e/test_upgrade makes them as the first version did */
+#define GATE_REGION_BYTES MM_GATE_REGION_BYTES_MIN
+#else
+#define GATE_REGION_BYTES sizeof(struct mm_gate_region)
+#endif
+
 static int regions_create(struct mm_session *s)
 {
 	const struct {
@@ -88,7 +94,7 @@ static int regions_create(struct mm_session *s)
 		{ &s->tenant_region, sizeof(struct mm_tenant_region), MM_REGION_SHARED,
 		  "mm-tenant" },
 		{ &s->mmd_region, sizeof(struct mm_mmd_region), MM_REGION_READONLY, "mm-mmd" },
-		{ &s->gate_region, sizeof(struct mm_gate_region), MM_REGION_SHARED, "mm-gate" },
+		{ &s->gate_region, GATE_REGION_BYTES, MM_REGION_SHARED, "mm-gate" },
 		{ &s->plan_region, sizeof(struct mm_xplan_region), MM_REGION_READONLY, "mm-plan" },
 		{ &s->cursor_region, sizeof(struct mm_xcursor_region), MM_REGION_SHARED,
 		  "mm-cursor" },

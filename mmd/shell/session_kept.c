@@ -28,19 +28,25 @@ struct mm_held_name mm_session_region(const struct mm_session *s, enum mm_held_r
 /* The regions that each session has. */
 #define REGIONS 5
 
+/* A session of an earlier build may have a region as short as that of the first version. */
 struct region_of {
 	struct mm_region *region;
-	size_t bytes;
+	size_t least_bytes, bytes;
 };
 
 static struct region_of region_of(struct mm_session *s, uint32_t index)
 {
 	const struct region_of all[REGIONS] = {
-		[MM_HELD_TENANT] = { &s->tenant_region, sizeof(struct mm_tenant_region) },
-		[MM_HELD_MMD] = { &s->mmd_region, sizeof(struct mm_mmd_region) },
-		[MM_HELD_GATE] = { &s->gate_region, sizeof(struct mm_gate_region) },
-		[MM_HELD_PLAN] = { &s->plan_region, sizeof(struct mm_xplan_region) },
-		[MM_HELD_CURSOR] = { &s->cursor_region, sizeof(struct mm_xcursor_region) },
+		[MM_HELD_TENANT] = { &s->tenant_region, sizeof(struct mm_tenant_region),
+				     sizeof(struct mm_tenant_region) },
+		[MM_HELD_MMD] = { &s->mmd_region, sizeof(struct mm_mmd_region),
+				  sizeof(struct mm_mmd_region) },
+		[MM_HELD_GATE] = { &s->gate_region, MM_GATE_REGION_BYTES_MIN,
+				   sizeof(struct mm_gate_region) },
+		[MM_HELD_PLAN] = { &s->plan_region, sizeof(struct mm_xplan_region),
+				   sizeof(struct mm_xplan_region) },
+		[MM_HELD_CURSOR] = { &s->cursor_region, sizeof(struct mm_xcursor_region),
+				     sizeof(struct mm_xcursor_region) },
 	};
 
 	return all[index];
@@ -165,7 +171,8 @@ static int regions_resume(struct mm_session *s)
 	for (uint32_t i = 0; i < REGIONS; i++) {
 		struct region_of want = region_of(s, i);
 		int fd = mm_held_take(&s->shell->held, mm_session_region(s, i));
-		int r = fd < 0 ? -ENOENT : mm_region_again(fd, want.bytes, want.region);
+		int r = fd < 0 ? -ENOENT
+			       : mm_region_again(fd, want.least_bytes, want.bytes, want.region);
 
 		if (r < 0)
 			return r;

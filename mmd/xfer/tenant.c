@@ -468,7 +468,9 @@ bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *st
 
 static int tenant_open_regions(struct mm_xtenant *tenant, const int fds[3])
 {
-	int r = mm_region_open(fds[0], sizeof(struct mm_gate_region), true, &tenant->gate);
+	/* It is shorter if an earlier build of core made it. */
+	int r = mm_region_open_between(fds[0], MM_GATE_REGION_BYTES_MIN,
+				       sizeof(struct mm_gate_region), true, &tenant->gate);
 	int r_plan =
 		mm_region_open(fds[1], sizeof(struct mm_xplan_region), false, &tenant->plan_region);
 	int r_cursor =

@@ -8,16 +8,18 @@ Tokens stay what they are, and no page is lost, whatever comes of it.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 
 from daemon import Daemon, role_of
 from programs import BUILD, limit, wait_until
-from test_chaos import Bystander, bystanders, cycle_plans, kill_role
+from test_chaos import Bystander, await_xfer, bystanders, cycle_plans, kill_role
 
 OTHERS = BUILD / "tests"
-LATER, NEEDS, FAILS, MOVED, LACKS, KEEPER_LACKS, KEEPER_FAILS = (
-    OTHERS / f"mmd-{name}" for name in ["later", "needs", "fails", "moved", "lacks", "keeper-lacks", "keeper-fails"])
+LATER, NEEDS, FAILS, FIRST, MOVED, LACKS, KEEPER_LACKS, KEEPER_FAILS = (
+    OTHERS / f"mmd-{name}"
+    for name in ["later", "needs", "fails", "first", "moved", "lacks", "keeper-lacks", "keeper-fails"])
 
 
 def core_program(d):
@@ -146,6 +148,37 @@ def test_death_around_the_change(root, start, serve, model_dirs, rng):
     tenant.finish()
     assert [status for status, _ in done].count(0) >= 4, done
     assert d.log.read_text(errors="replace").count("event=keeper.replaced") >= 4
+    d.check_accounts()
+
+
+class First(Daemon):
+    """mmd of a build whose gate regions are as short as those of the first version."""
+
+    def args(self):
+        return [str(FIRST), *super().args()[1:]]
+
+
+def test_sessions_with_shorter_regions_go_on(root, start, serve, model_dirs, rng):
+    """With core and xfer of the later build. The tenant stands still meanwhile, so that it does not end before."""
+    os.environ["MM_SOFTGPU_LIB"] = str(next((BUILD / "lib").glob("libmm-softgpu.so")))
+    try:
+        d = start(kind=First, policy="remap", pool="8M", page="16K")
+    finally:
+        del os.environ["MM_SOFTGPU_LIB"]
+    tenant = Bystander(serve, root, d, "t0", model_dirs[0], 0, n=60, output=(60, 90))
+    tenant.poke()
+    wait_until(tenant.has_model, 20, "its model")
+    os.kill(tenant.tenant.process.pid, signal.SIGSTOP)
+    joined = d.tenant("t0")["tenant"]
+    status, text = upgrade(d, BUILD / "bin" / "mmd")
+    assert status == 0 and "goes on" in text, text
+    assert core_program(d) == keeper_program(d) == "mmd"
+    kill_role(d, "xfer", rng)
+    await_xfer(d)
+    assert d.tenant("t0")["tenant"] == joined  # it lives through both
+    os.kill(tenant.tenant.process.pid, signal.SIGCONT)
+    cycle_plans(d, "t0", rng)
+    tenant.finish()
     d.check_accounts()
 
 

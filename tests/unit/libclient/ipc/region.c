@@ -117,6 +117,40 @@ static void test_readonly_for_successor(void **state)
 	strcpy(again.base, "written after");
 }
 
+/* A successor of another build takes what lies between the first version's size and its own. */
+static void test_again(void **state)
+{
+	static const struct {
+		size_t has, least, most;
+		int result;
+	} cases[] = { { SIZE, SIZE, SIZE, 0 },
+		      { SIZE, SIZE, 2 * SIZE, 0 },
+		      { 2 * SIZE, SIZE, 2 * SIZE, 0 },
+		      { SIZE, SIZE + 1, 2 * SIZE, -EPROTO },
+		      { 2 * SIZE, SIZE, 2 * SIZE - 1, -EPROTO } };
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		mm_cleanup(mm_region_done) struct mm_region mine = MM_REGION_NULL;
+		mm_cleanup(mm_region_done) struct mm_region again = MM_REGION_NULL;
+		int fd;
+
+		assert_int_equal(mm_region_create(cases[i].has, MM_REGION_READONLY, "test", &mine),
+				 0);
+		fd = fcntl(mine.fd, F_DUPFD_CLOEXEC, 0);
+		assert_int_equal(mm_region_again(fd, cases[i].least, cases[i].most, &again),
+				 cases[i].result);
+		if (cases[i].result) {
+			assert_null(again.base);
+			assert_int_equal(fcntl(fd, F_GETFD), -1); /* taken over all the same */
+			continue;
+		}
+		assert_int_equal(again.size_bytes, cases[i].has);
+		((char *)again.base)[cases[i].has - 1] = 'x';
+		assert_int_equal(((char *)mine.base)[cases[i].has - 1], 'x');
+	}
+}
+
 /* As much is mapped as the file has, between what is needed and what is known. */
 static void test_between(void **state)
 {
@@ -210,6 +244,7 @@ int main(void)
 		cmocka_unit_test(test_readonly),
 		cmocka_unit_test(test_readonly_for_others),
 		cmocka_unit_test(test_readonly_for_successor),
+		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_between),
 		cmocka_unit_test(test_refused),
 	};
