@@ -67,7 +67,7 @@ static struct mm_swap *open_space(struct fixture *f)
 	return swap;
 }
 
-static struct mm_cold *declare(struct fixture *f)
+static struct mm_cold *cold_open_default(struct fixture *f)
 {
 	struct mm_cold *cold = NULL;
 
@@ -79,7 +79,7 @@ static struct mm_cold *open_all(struct fixture *f)
 {
 	open_arena(f);
 	open_space(f);
-	return declare(f);
+	return cold_open_default(f);
 }
 
 static struct mm_kv *arena_of(struct fixture *f)
@@ -165,7 +165,7 @@ static void test_refuses(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++)
 		assert_int_equal(mm_cold_open(f->client, &cases[i].opts, &cold), cases[i].want);
 	peer_absent(f->peer, MM_OP_COLD_OPEN, 20);
-	assert_non_null(declare(f)); /* none of the refusals has left anything */
+	assert_non_null(cold_open_default(f)); /* none of the refusals has left anything */
 }
 
 static void without_model(void **state)
@@ -216,7 +216,7 @@ static void test_window(void **state)
 	struct fixture *f = *state;
 	struct mm_kv *kv = open_arena(f);
 	struct mm_swap *swap = open_space(f);
-	struct mm_cold *cold = declare(f);
+	struct mm_cold *cold = cold_open_default(f);
 	const struct mm_swap_piece piece = { (uint64_t)FIRST * PEER_PAGE_BYTES, 0, 1, 0 };
 	struct mm_msg request;
 
@@ -488,26 +488,6 @@ static int call_unload(struct call *call)
 	return mm_model_unload(call->f->model);
 }
 
-static void load_again(struct fixture *f)
-{
-	struct call load = { 0 };
-	unsigned int files;
-	uint64_t bytes;
-	int channel, fd;
-
-	call_start(&load, f, call_load);
-	peer_expect(f->peer, MM_OP_MODEL_OPEN);
-	channel = peer_open_channel(f->peer);
-	peer_take_files(channel, &files);
-	peer_load_status(channel, 0, "");
-	close(channel);
-	fd = peer_store(&bytes);
-	peer_send_store(f->peer, (const uint64_t[]){ 1 + PEER_LAYERS, 1 + PEER_LAYERS, bytes }, fd);
-	peer_place_model(f->peer);
-	if (call_join(&load))
-		fail_msg("%s", load.error);
-}
-
 /* It goes with the model; the next one begins with no live entry, and with later versions. */
 static void test_unload(void **state)
 {
@@ -542,8 +522,8 @@ static void test_unload(void **state)
 	limit_send(f, 9, 0); /* of the declaration that is gone */
 	peer_drained(f->peer);
 	f->model = NULL;
-	load_again(f);
-	cold = declare(f);
+	fixture_load(f);
+	cold = cold_open_default(f);
 	assert_true(mm_cold_commit(cold) > version);
 	assert_int_equal(shared(&f->peer->gates->cold.live[0]), 0);
 	assert_int_equal(state_of(cold).limit, 0);

@@ -80,16 +80,13 @@ int fixture_setup(void **state)
 	return 0;
 }
 
-int fixture_setup_model(void **state)
+void fixture_load(struct fixture *f)
 {
 	struct call load = { 0 };
-	struct fixture *f;
 	unsigned int files;
 	uint64_t bytes;
 	int channel, fd;
 
-	fixture_setup(state);
-	f = *state;
 	call_start(&load, f, call_load);
 	peer_expect(f->peer, MM_OP_MODEL_OPEN);
 	channel = peer_open_channel(f->peer);
@@ -102,6 +99,12 @@ int fixture_setup_model(void **state)
 	peer_place_model(f->peer);
 	if (call_join(&load))
 		fail_msg("%s", load.error);
+}
+
+int fixture_setup_model(void **state)
+{
+	fixture_setup(state);
+	fixture_load(*state);
 	return 0;
 }
 

@@ -36,6 +36,8 @@ struct call {
 int fixture_setup(void **state);       /* connected */
 int fixture_setup_model(void **state); /* and with a model */
 int fixture_teardown(void **state);
+/* Loads the model, also after another one was given back. */
+void fixture_load(struct fixture *f);
 
 void call_start(struct call *call, struct fixture *f, int (*run)(struct call *));
 int call_join(struct call *call);

@@ -60,26 +60,6 @@ static void take_back(struct fixture *f, struct call *unload, uint64_t epoch)
 	f->model = NULL;
 }
 
-static void load_again(struct fixture *f)
-{
-	struct call load = { 0 };
-	unsigned int files;
-	uint64_t bytes;
-	int channel, fd;
-
-	call_start(&load, f, call_load);
-	peer_expect(f->peer, MM_OP_MODEL_OPEN);
-	channel = peer_open_channel(f->peer);
-	peer_take_files(channel, &files);
-	peer_load_status(channel, 0, "");
-	close(channel);
-	fd = peer_store(&bytes);
-	peer_send_store(f->peer, (const uint64_t[]){ 1 + PEER_LAYERS, 1 + PEER_LAYERS, bytes }, fd);
-	peer_place_model(f->peer);
-	if (call_join(&load))
-		fail_msg("%s", load.error);
-}
-
 static void step_with_layers(struct fixture *f)
 {
 	assert_int_equal(mm_step_begin(f->client), 0);
@@ -128,7 +108,7 @@ static void test_loads_that_follow(void **state)
 		call_start(&unload, f, call_unload);
 		take_back(f, &unload, 2);
 		assert_int_equal(f->peer->tenant->stats.compute[3], 0);
-		load_again(f);
+		fixture_load(f);
 	}
 	step_with_layers(f);
 }
@@ -205,7 +185,7 @@ static void test_behind_a_plan_change(void **state)
 	switch_empty(f, 3);
 	answer(f, &request, 0);
 	assert_int_equal(call_join(&unload), 0);
-	load_again(f);
+	fixture_load(f);
 	step_with_layers(f);
 }
 
@@ -272,7 +252,7 @@ static void test_out_of_time(void **state)
 	request = peer_expect(f->peer, MM_OP_UNLOAD);
 	answer(f, &request, -ENOENT);
 	assert_int_equal(call_join(&unload), 0);
-	load_again(f);
+	fixture_load(f);
 	step_with_layers(f);
 }
 
