@@ -58,7 +58,7 @@ enum mm_xop {
  * as a whole.
  */
 #define MM_SWAP_PART_BYTES (UINT64_C(128) << 20)
-#define MM_SWAP_JOB_BYTES  (UINT64_C(4) << 20) /* bytes of a job, at most */
+#define MM_SWAP_JOB_BYTES  (UINT64_C(16) << 20) /* bytes of a job, at most */
 
 /*
  * The most that xfer scrubs as one batch, unless a page is larger: it takes a large GPU some ten
@@ -98,6 +98,17 @@ struct mm_xplan_slot {
 	uint32_t reserved;
 };
 
+/* Cold blocks under this plan (libclient/protocol/cold.h); classes 0: none are streamed. */
+struct mm_xplan_cold {
+	uint32_t classes;
+	uint32_t entries;    /* that have room in the window */
+	uint64_t unit_bytes; /* of a block in one layer */
+	uint32_t n_pages;
+	uint32_t reserved;
+	uint32_t page[MM_SLOT_PAGES_MAX]; /* of the window, in order of its addresses */
+};
+
+/* The last two members are not there in regions of builds without cold blocks. */
 struct mm_xplan_region {
 	uint64_t epoch;
 	uint64_t store_id;
@@ -111,7 +122,12 @@ struct mm_xplan_region {
 	 */
 	uint64_t closed[MM_XPLAN_LAYER_WORDS];
 	uint64_t open; /* MM_XPLAN_OPEN(); only grows; core writes it at any time */
+	/* of the live entries the lowest so many are streamed; core writes it at any time */
+	uint64_t cold_limit;
+	struct mm_xplan_cold cold;
 };
+/* Bytes of the first version: a region may be this short. */
+#define MM_XPLAN_REGION_BYTES_MIN offsetof(struct mm_xplan_region, cold_limit)
 
 /* ---- xfer -> core: cursors and measurements ---- */
 
@@ -124,7 +140,8 @@ struct mm_xcursor {
 	uint32_t state; /* enum mm_cursor_state */
 	/* HELD: index in slot.layer[] of the occupant; COPYING: of the layer being copied in */
 	uint32_t pos;
-	uint64_t reserved[6];
+	uint64_t version; /* of a class: of the live bitmap that its layer is streamed with */
+	uint64_t reserved[5];
 };
 static_assert(sizeof(struct mm_xcursor) == 64, "ABI");
 
@@ -135,6 +152,9 @@ struct mm_xcursor_region {
 	uint64_t layers_streamed;
 	uint64_t copy_ns; /* sum over those layers, from DONE seen to READY written */
 	uint64_t copy_last_ns;
-	uint64_t reserved[44];
+	struct mm_xcursor cold[MM_COLD_CLASSES_MAX]; /* one per class */
+	uint64_t cold_bytes; /* of live entries that were streamed, over the tenant's life */
+	uint64_t cold_rows;  /* entries in one layer that were streamed */
+	uint64_t reserved[10];
 };
 static_assert(sizeof(struct mm_xcursor_region) == 512, "ABI");

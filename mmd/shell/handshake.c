@@ -79,8 +79,10 @@ static int hello_refuse(struct mm_session *s, int result, const char *reason)
 
 #ifdef MM_REGIONS_FIRST /* a build of tests/e2e/test_upgrade makes them as the first version did */
 #define GATE_REGION_BYTES MM_GATE_REGION_BYTES_MIN
+#define PLAN_REGION_BYTES MM_XPLAN_REGION_BYTES_MIN
 #else
 #define GATE_REGION_BYTES sizeof(struct mm_gate_region)
+#define PLAN_REGION_BYTES sizeof(struct mm_xplan_region)
 #endif
 
 static int regions_create(struct mm_session *s)
@@ -95,7 +97,7 @@ static int regions_create(struct mm_session *s)
 		  "mm-tenant" },
 		{ &s->mmd_region, sizeof(struct mm_mmd_region), MM_REGION_READONLY, "mm-mmd" },
 		{ &s->gate_region, GATE_REGION_BYTES, MM_REGION_SHARED, "mm-gate" },
-		{ &s->plan_region, sizeof(struct mm_xplan_region), MM_REGION_READONLY, "mm-plan" },
+		{ &s->plan_region, PLAN_REGION_BYTES, MM_REGION_READONLY, "mm-plan" },
 		{ &s->cursor_region, sizeof(struct mm_xcursor_region), MM_REGION_SHARED,
 		  "mm-cursor" },
 	};

@@ -43,7 +43,7 @@ static struct region_of region_of(struct mm_session *s, uint32_t index)
 				  sizeof(struct mm_mmd_region) },
 		[MM_HELD_GATE] = { &s->gate_region, MM_GATE_REGION_BYTES_MIN,
 				   sizeof(struct mm_gate_region) },
-		[MM_HELD_PLAN] = { &s->plan_region, sizeof(struct mm_xplan_region),
+		[MM_HELD_PLAN] = { &s->plan_region, MM_XPLAN_REGION_BYTES_MIN,
 				   sizeof(struct mm_xplan_region) },
 		[MM_HELD_CURSOR] = { &s->cursor_region, sizeof(struct mm_xcursor_region),
 				     sizeof(struct mm_xcursor_region) },

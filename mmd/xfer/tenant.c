@@ -321,7 +321,8 @@ static int tenant_plan_read(const struct mm_xtenant *t, uint64_t epoch,
 {
 	struct mm_xstore *store = NULL;
 
-	memcpy(copy, t->plan_region.base, sizeof(*copy));
+	memset(copy, 0, sizeof(*copy));
+	memcpy(copy, t->plan_region.base, t->plan_region.size_bytes);
 	if (copy->epoch != epoch)
 		return -ESTALE;
 	if (copy->n_slots > 0 && copy->n_slots <= MM_SLOTS_MAX) {
@@ -468,11 +469,12 @@ bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *st
 
 static int tenant_open_regions(struct mm_xtenant *tenant, const int fds[3])
 {
-	/* It is shorter if an earlier build of core made it. */
+	/* The first two are shorter if an earlier build of core made them. */
 	int r = mm_region_open_between(fds[0], MM_GATE_REGION_BYTES_MIN,
 				       sizeof(struct mm_gate_region), true, &tenant->gate);
 	int r_plan =
-		mm_region_open(fds[1], sizeof(struct mm_xplan_region), false, &tenant->plan_region);
+		mm_region_open_between(fds[1], MM_XPLAN_REGION_BYTES_MIN,
+				       sizeof(struct mm_xplan_region), false, &tenant->plan_region);
 	int r_cursor =
 		mm_region_open(fds[2], sizeof(struct mm_xcursor_region), true, &tenant->cursor);
 

@@ -152,7 +152,7 @@ def test_death_around_the_change(root, start, serve, model_dirs, rng):
 
 
 class First(Daemon):
-    """mmd of a build whose gate regions are as short as those of the first version."""
+    """mmd of a build whose gate and plan regions are as short as those of the first version."""
 
     def args(self):
         return [str(FIRST), *super().args()[1:]]
