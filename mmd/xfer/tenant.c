@@ -59,6 +59,15 @@ static void slot_gates_write(const struct mm_xtenant *t, uint32_t s, uint32_t fi
 	slot_gate_write(t, gate_of(t, s, 0), first, 0);
 }
 
+static void tenant_gates_empty(const struct mm_xtenant *t)
+{
+	struct mm_gate_region *gates = t->gate.base;
+
+	for (uint32_t l = 0; l < t->plan->n_layers; l++)
+		if (mm_cycles_gated(&t->cycles, l))
+			slot_gate_write(t, &gates->gate[l], (uint32_t)MM_GATE_EMPTY, 0);
+}
+
 static struct mm_xcursor *cursor_of(const struct mm_xtenant *t, uint32_t s)
 {
 	struct mm_xcursor_region *cursors = t->cursor.base;
@@ -132,13 +141,14 @@ static void slot_copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
 static void tenant_act_perform(struct mm_xtenant *t, const struct mm_cycle_act *act,
 			       uint64_t seen_ns, uint64_t now_ns)
 {
-	uint32_t s = act->slot;
+	uint32_t s = act->cursor;
 
 	switch (act->kind) {
 	case MM_CYCLE_NEW:
 		slot_set_up(t, s);
 		return;
 	case MM_CYCLE_CURSOR:
+	case MM_CYCLE_KEEP:
 		cursor_write(t, s, act->word, act->pos);
 		return;
 	case MM_CYCLE_EPOCH:
@@ -149,6 +159,9 @@ static void tenant_act_perform(struct mm_xtenant *t, const struct mm_cycle_act *
 		return;
 	case MM_CYCLE_GATES:
 		slot_gates_write(t, s, act->word);
+		return;
+	case MM_CYCLE_GATES_ALL:
+		tenant_gates_empty(t);
 		return;
 	case MM_CYCLE_COPY:
 		slot_copy_begin(&t->cycle[s], act->pos, now_ns);
@@ -176,7 +189,7 @@ static void tenant_copy_landed(struct mm_xtransfer *transfer, int result)
 	struct mm_xcycle *c =
 		(struct mm_xcycle *)((char *)transfer - offsetof(struct mm_xcycle, transfer));
 	struct mm_xtenant *t = c->tenant;
-	bool wanted = t->cycles.slot[c->slot].state == MM_CYCLE_COPYING;
+	bool wanted = t->cycles.cursor[c->slot].state == MM_CYCLE_COPYING;
 	struct mm_cycle_acts acts;
 
 	if (wanted && result == MM_XLINK_UNREADABLE) {
@@ -238,8 +251,8 @@ static void slot_poll(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
 void mm_xtenant_poll(struct mm_xtenant *tenant, uint64_t now_ns)
 {
 	tenant->polled_ns = now_ns;
-	for (uint32_t s = 0; s < tenant->plan->n_slots; s++)
-		slot_poll(tenant, s, now_ns);
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		slot_poll(tenant, c, now_ns);
 }
 
 bool mm_xtenant_in_step(const struct mm_xtenant *tenant)
@@ -296,6 +309,7 @@ static struct mm_cycle_plan tenant_plan_view(const struct mm_xplan_region *plan)
 	struct mm_cycle_plan view = { .epoch = plan->epoch,
 				      .store = plan->store_id,
 				      .closed = plan->closed,
+				      .n_layers = plan->n_layers,
 				      .n_slots = plan->n_slots };
 
 	for (uint32_t s = 0; s < plan->n_slots; s++)
@@ -419,10 +433,10 @@ static int plan_go_over(struct mm_xtenant *t, struct mm_xstore *store)
 	int r;
 
 	do {
-		uint32_t gate[MM_SLOTS_MAX] = { 0 };
+		uint32_t gate[MM_CYCLES_MAX] = { 0 };
 
 		for (uint32_t s = 0; s < t->plan->n_slots; s++)
-			gate[s] = gate_read(gate_of(t, s, t->cycles.slot[s].pos));
+			gate[s] = gate_read(gate_of(t, s, t->cycles.cursor[s].pos));
 		r = mm_cycles_replan(&t->cycles, &next, gate, &acts);
 		if (r == 0)
 			plan_move(t, store);

@@ -31,7 +31,7 @@
 #include "libclient/protocol/cycle.h"
 #include "mmd/xfer/link.h"
 
-/* The state of a slot beside its machine (mm_cycles). */
+/* The state of a cursor beside its machine (mm_cycles). */
 struct mm_xcycle {
 	struct mm_xtransfer transfer;
 	struct mm_xtenant *tenant;
@@ -53,7 +53,7 @@ struct mm_xtenant {
 	struct mm_xplan_region *next_plan; /* private copy of the plan that a replan goes over to */
 	struct mm_xstore *store;           /* the store of the active plan */
 	struct mm_cycles cycles;
-	struct mm_xcycle cycle[MM_SLOTS_MAX];
+	struct mm_xcycle cycle[MM_CYCLES_MAX];
 	struct mm_xtenant *next;
 };
 

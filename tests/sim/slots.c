@@ -39,7 +39,7 @@ static void assert_layer_in(const struct world *w, const struct w_proc *p, uint3
 
 static uint32_t layer_at(const struct w_proc *p, const struct mm_cycle_act *act)
 {
-	return mm_cycle_layer(&p->cycles, act->slot, act->pos);
+	return mm_cycle_layer(&p->cycles, act->cursor, act->pos);
 }
 
 static void gate_put(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
@@ -50,7 +50,7 @@ static void gate_put(struct world *w, struct w_proc *p, const struct mm_cycle_ac
 	mm_assert(p->hostile || !high);
 	if (act->word == MM_GATE_READY) {
 		mm_assert(p->hostile || *gate == MM_GATE_EMPTY);
-		assert_layer_in(w, p, act->slot, layer);
+		assert_layer_in(w, p, act->cursor, layer);
 	}
 	*gate = high | act->word;
 }
@@ -79,10 +79,10 @@ static bool act_may(struct world *w, const struct mm_cycle_act *act)
 /* Returns false if xfer was killed between two of the gates. */
 static bool gates_put(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
 {
-	const struct mm_core_slot *slot = &p->plan.slot[act->slot];
+	const struct mm_core_slot *slot = &p->plan.slot[act->cursor];
 
 	if (act->word == MM_GATE_READY)
-		assert_layer_in(w, p, act->slot, slot->layer[0]);
+		assert_layer_in(w, p, act->cursor, slot->layer[0]);
 	for (uint32_t i = slot->n_layers; i-- > 0;) {
 		uint64_t *gate = &p->gate[slot->layer[i]];
 
@@ -94,19 +94,34 @@ static bool gates_put(struct world *w, struct w_proc *p, const struct mm_cycle_a
 	return true;
 }
 
+/* Returns false if xfer was killed between two of the gates. */
+static bool gates_all_empty(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
+{
+	for (uint32_t l = 0; l < p->plan.n_layers; l++) {
+		if (!mm_cycles_gated(&p->cycles, l))
+			continue;
+		mm_assert(p->hostile || !(p->gate[l] & MM_GATE_RESIDENT));
+		p->gate[l] = (p->gate[l] & ~UINT64_C(0xffffffff)) | MM_GATE_EMPTY;
+		if (!act_may(w, act))
+			return false;
+	}
+	return true;
+}
+
 static bool copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complete);
 
 static bool act_perform(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
 {
-	struct w_cursor *cursor = &p->cursor[act->slot];
-	struct w_copy *copy = &p->copy[act->slot];
+	struct w_cursor *cursor = &p->cursor[act->cursor];
+	struct w_copy *copy = &p->copy[act->cursor];
 
 	switch (act->kind) {
 	case MM_CYCLE_NEW:
 		*copy = (struct w_copy){ .set_up = true };
-		memcpy(copy->page, p->plan_page[act->slot], sizeof(copy->page));
+		memcpy(copy->page, p->plan_page[act->cursor], sizeof(copy->page));
 		return true;
 	case MM_CYCLE_CURSOR:
+	case MM_CYCLE_KEEP:
 		cursor->state = act->word;
 		cursor->pos = act->pos;
 		return true;
@@ -118,14 +133,16 @@ static bool act_perform(struct world *w, struct w_proc *p, const struct mm_cycle
 		return true;
 	case MM_CYCLE_GATES:
 		return gates_put(w, p, act);
+	case MM_CYCLE_GATES_ALL:
+		return gates_all_empty(w, p, act);
 	case MM_CYCLE_COPY:
 		mm_assert(copy->set_up);
 		copy->written = false;
 		return true;
 	case MM_CYCLE_CANCEL:
-		return copy_end(w, p, act->slot, false);
+		return copy_end(w, p, act->cursor, false);
 	case MM_CYCLE_COUNT:
-		p->streamed[act->slot]++;
+		p->streamed[act->cursor]++;
 		w_event(w, (struct mm_event){ .kind = MM_EVENT_STREAMED,
 					      .tenant = p->tenant,
 					      .layer_ns = 50000 + w_below(w, 100000) });
@@ -161,7 +178,7 @@ static bool copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complet
 
 static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kind kind)
 {
-	uint32_t layer = mm_cycle_layer(&p->cycles, s, p->cycles.slot[s].pos);
+	uint32_t layer = mm_cycle_layer(&p->cycles, s, p->cycles.cursor[s].pos);
 	uint32_t first = p->entry[1 + layer];
 
 	assert_unread(p, s);
@@ -190,7 +207,7 @@ static void copy_go_on(struct world *w, struct w_proc *p, uint32_t s)
  */
 static bool copy_is_held_up(const struct w_proc *p, uint32_t s)
 {
-	const struct mm_cycle *c = &p->cycles.slot[s];
+	const struct mm_cycle *c = &p->cycles.cursor[s];
 
 	return c->state != MM_CYCLE_HELD &&
 	       !(p->gate[mm_cycle_layer(&p->cycles, s, c->pos)] & MM_GATE_EMPTY);
@@ -234,6 +251,7 @@ static struct mm_cycle_plan plan_view(const struct w_proc *p, const struct mm_co
 	struct mm_cycle_plan view = { .epoch = plan->epoch,
 				      .store = p->store,
 				      .closed = plan->closed,
+				      .n_layers = plan->n_layers,
 				      .n_slots = plan->beta };
 
 	for (uint32_t s = 0; s < plan->beta; s++)
@@ -307,7 +325,7 @@ static void occupants_drop(struct world *w, struct w_proc *p, const struct mm_cy
 {
 	for (uint32_t i = 0; i < acts->n; i++) {
 		struct mm_cycle_acts anew;
-		uint32_t s = acts->act[i].slot;
+		uint32_t s = acts->act[i].cursor;
 
 		if (acts->act[i].kind != MM_CYCLE_GATES ||
 		    (i && acts->act[i - 1].kind == MM_CYCLE_NEW))
@@ -326,11 +344,11 @@ static void plan_go_over(struct world *w, struct w_proc *p)
 	int r;
 
 	do {
-		uint32_t gate[MM_SLOTS_MAX] = { 0 };
+		uint32_t gate[MM_CYCLES_MAX] = { 0 };
 
 		for (uint32_t s = 0; s < p->plan.beta; s++)
 			gate[s] = (uint32_t)p->gate[mm_cycle_layer(&p->cycles, s,
-								   p->cycles.slot[s].pos)];
+								   p->cycles.cursor[s].pos)];
 		r = mm_cycles_replan(&p->cycles, &next, gate, &acts);
 		if (r == 0) {
 			const struct mm_cycle_plan view = plan_take(p);

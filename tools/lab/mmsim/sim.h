@@ -136,7 +136,7 @@ struct ms_xfer {
 	struct ms_xplan plan, region;              /* plan in service; plan that the core wrote */
 	enum mm_cursor_state cursor[MM_SLOTS_MAX]; /* of region, at the slot's first layer */
 	struct mm_cycles cycles;
-	struct ms_cycle cycle[MM_SLOTS_MAX];
+	struct ms_cycle cycle[MM_CYCLES_MAX];
 	uint64_t open;
 	struct mm_msg waiting; /* a QUIESCE or REPLAN that waits for copies to land */
 	uint64_t bytes_streamed, layers_streamed, copy_ns;

@@ -22,7 +22,7 @@ void ms_xfer_done(struct ms_device *dev, uint64_t job, int result, uint64_t at_n
 
 static uint32_t layer_at(const struct ms_tenant *t, const struct mm_cycle_act *act)
 {
-	return mm_cycle_layer(&t->x.cycles, act->slot, act->pos);
+	return mm_cycle_layer(&t->x.cycles, act->cursor, act->pos);
 }
 
 /* Returns the low half of a gate. @layer cycles, so its gate is not RESIDENT. */
@@ -50,21 +50,30 @@ static void gates_put(struct ms_tenant *t, uint32_t s, uint32_t first)
 	gate_put(t, slot->layer[0], first);
 }
 
+static void gates_empty(struct ms_tenant *t)
+{
+	const struct mm_cycles *m = &t->x.cycles;
+
+	for (uint32_t l = 0; l < m->plan.n_layers; l++)
+		if (mm_cycles_gated(m, l))
+			gate_put(t, l, MM_GATE_EMPTY);
+}
+
 static void copy_begin(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
 	const uint64_t bytes = t->group[1 + layer_at(t, act)].bytes;
-	struct ms_cycle *c = &t->x.cycle[act->slot];
+	struct ms_cycle *c = &t->x.cycle[act->cursor];
 
 	c->since_ns = t->sim->now_ns;
 	c->transfer = ms_link_start(t->dev, ms_flow_layers(t), (double)bytes, false);
 	c->transfer->tenant = t;
-	c->transfer->slot = act->slot;
+	c->transfer->slot = act->cursor;
 }
 
 static void streamed_count(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
 	t->x.bytes_streamed += t->group[1 + layer_at(t, act)].bytes;
-	t->x.copy_ns += t->sim->now_ns - t->x.cycle[act->slot].since_ns;
+	t->x.copy_ns += t->sim->now_ns - t->x.cycle[act->cursor].since_ns;
 	t->x.layers_streamed++;
 }
 
@@ -73,22 +82,26 @@ static void act_perform(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
 	switch (act->kind) {
 	case MM_CYCLE_NEW:
-		t->x.cycle[act->slot].transfer = NULL;
+		t->x.cycle[act->cursor].transfer = NULL;
 		return;
 	case MM_CYCLE_CURSOR:
+	case MM_CYCLE_KEEP:
 	case MM_CYCLE_EPOCH:
 		return;
 	case MM_CYCLE_GATE:
 		gate_put(t, layer_at(t, act), act->word);
 		return;
 	case MM_CYCLE_GATES:
-		gates_put(t, act->slot, act->word);
+		gates_put(t, act->cursor, act->word);
+		return;
+	case MM_CYCLE_GATES_ALL:
+		gates_empty(t);
 		return;
 	case MM_CYCLE_COPY:
 		copy_begin(t, act);
 		return;
 	case MM_CYCLE_CANCEL:
-		ms_link_cancel(t->dev, t->x.cycle[act->slot].transfer);
+		ms_link_cancel(t->dev, t->x.cycle[act->cursor].transfer);
 		return;
 	case MM_CYCLE_COUNT:
 		streamed_count(t, act);
@@ -124,8 +137,8 @@ static void slot_look(struct ms_tenant *t, uint32_t s)
 
 void ms_xfer_look(struct ms_tenant *t)
 {
-	for (uint32_t s = 0; s < t->x.cycles.plan.n_slots; s++)
-		slot_look(t, s);
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		slot_look(t, c);
 }
 
 void ms_xfer_open(struct ms_tenant *t, uint64_t open)
@@ -163,6 +176,7 @@ static struct mm_cycle_plan plan_view(const struct ms_xplan *plan)
 	struct mm_cycle_plan view = { .epoch = plan->core.epoch,
 				      .store = plan->core.store,
 				      .closed = plan->core.closed,
+				      .n_layers = plan->core.n_layers,
 				      .n_slots = plan->core.beta };
 
 	for (uint32_t s = 0; s < plan->core.beta; s++)
@@ -211,12 +225,12 @@ static bool plan_replace(struct ms_tenant *t)
 {
 	const struct mm_cycle_plan next = plan_view(&t->x.region);
 	struct mm_cycles *m = &t->x.cycles;
-	uint32_t gate[MM_SLOTS_MAX] = { 0 };
+	uint32_t gate[MM_CYCLES_MAX] = { 0 };
 	struct mm_cycle_acts acts;
 	int r;
 
 	for (uint32_t s = 0; s < m->plan.n_slots; s++)
-		gate[s] = gate_low_word(t, mm_cycle_layer(m, s, m->slot[s].pos));
+		gate[s] = gate_low_word(t, mm_cycle_layer(m, s, m->cursor[s].pos));
 	r = mm_cycles_replan(m, &next, gate, &acts);
 	if (r == 0) {
 		const struct mm_cycle_plan view = plan_take(t);

@@ -60,8 +60,8 @@ static void acts_print(const struct mm_cycle_acts *acts, char *text, size_t byte
 	for (uint32_t i = 0; i < acts->n; i++) {
 		const struct mm_cycle_act *a = &acts->act[i];
 
-		at += (size_t)snprintf(text + at, bytes - at, "%ss%u %s%u", i ? ", " : "", a->slot,
-				       kind_name[a->kind], a->pos);
+		at += (size_t)snprintf(text + at, bytes - at, "%ss%u %s%u", i ? ", " : "",
+				       a->cursor, kind_name[a->kind], a->pos);
 		if (a->kind == MM_CYCLE_CURSOR)
 			at += (size_t)snprintf(text + at, bytes - at, "=%s",
 					       a->word == MM_CUR_HELD ? "held" : "copying");
@@ -166,7 +166,7 @@ static void test_closed_layers_wait(void **state)
 static void test_a_copy_that_fails(void **state)
 {
 	struct mm_cycle_plan plan = plan_one(1), next = plan_one(2);
-	uint32_t gate[MM_SLOTS_MAX] = { READY, 0 };
+	uint32_t gate[MM_CYCLES_MAX] = { READY, 0 };
 	struct mm_cycle_acts acts;
 	struct mm_cycles m;
 
@@ -217,7 +217,7 @@ static void test_resume(void **state)
 		mm_cycle_resume(&m, 0, cases[i].cursor, cases[i].pos, cases[i].gate,
 				cases[i].previous, &acts);
 		acts_expect(&acts, cases[i].want);
-		assert_int_equal(m.slot[0].pos, cases[i].pos);
+		assert_int_equal(m.cursor[0].pos, cases[i].pos);
 		assert_int_equal(mm_cycles_copying(&m), strstr(cases[i].want, "copy") != NULL);
 	}
 }
@@ -258,7 +258,7 @@ static void test_what_stays_and_what_changes(void **state)
 {
 	static const uint16_t other[] = { 3, 5 };
 	struct mm_cycle_plan plan = plan_two(1), next = plan_two(2);
-	uint32_t gate[MM_SLOTS_MAX] = { READY, READY };
+	uint32_t gate[MM_CYCLES_MAX] = { READY, READY };
 	struct mm_cycle_acts acts;
 	struct mm_cycles m;
 
@@ -269,7 +269,7 @@ static void test_what_stays_and_what_changes(void **state)
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
 	acts_expect(&acts, "s0 epoch1, s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, "
 			   "s1 copy0");
-	assert_int_equal(m.slot[0].state, MM_CYCLE_COPYING);
+	assert_int_equal(m.cursor[0].state, MM_CYCLE_COPYING);
 	mm_cycle_copied(&m, 0, true, 0, &acts);
 	acts_expect(&acts, "s0 gate1=ready, s0 cursor1=held, s0 count1");
 }
@@ -299,7 +299,7 @@ static void test_occupants_that_stay(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
 		struct mm_cycle_plan plan = plan_one(1), next = plan_one(2);
-		uint32_t gate[MM_SLOTS_MAX] = { cases[i].gate, 0 };
+		uint32_t gate[MM_CYCLES_MAX] = { cases[i].gate, 0 };
 		struct mm_cycle_acts acts;
 		struct mm_cycles m;
 
@@ -311,7 +311,7 @@ static void test_occupants_that_stay(void **state)
 			mm_cycle_copied(&m, 0, true, 0, &acts);
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
 		acts_expect(&acts, cases[i].want);
-		assert_int_equal(m.slot[0].pos, 0);
+		assert_int_equal(m.cursor[0].pos, 0);
 	}
 }
 
@@ -326,7 +326,7 @@ static void test_occupants_that_go(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 5; i++) {
 		struct mm_cycle_plan plan = plan_one(1), next = plan_one(2);
-		uint32_t gate[MM_SLOTS_MAX] = { EMPTY, 0 };
+		uint32_t gate[MM_CYCLES_MAX] = { EMPTY, 0 };
 		struct mm_cycle_acts acts;
 		struct mm_cycles m;
 
@@ -360,7 +360,7 @@ static void test_occupants_that_go(void **state)
 static void test_cancel_reports_at_once(void **state)
 {
 	struct mm_cycle_plan plan = plan_two(1), next = plan_two(2);
-	uint32_t gate[MM_SLOTS_MAX] = { 0 }, rounds = 0;
+	uint32_t gate[MM_CYCLES_MAX] = { 0 }, rounds = 0;
 	struct mm_cycle_acts acts, inner;
 	struct mm_cycles m;
 	int r;
@@ -375,7 +375,7 @@ static void test_cancel_reports_at_once(void **state)
 		r = mm_cycles_replan(&m, &next, gate, &acts);
 		for (uint32_t i = 0; r && i < acts.n; i++) {
 			assert_int_equal(acts.act[i].kind, MM_CYCLE_CANCEL);
-			mm_cycle_copied(&m, acts.act[i].slot, false, 0, &inner);
+			mm_cycle_copied(&m, acts.act[i].cursor, false, 0, &inner);
 			acts_expect(&inner, "");
 		}
 		rounds++;
@@ -391,7 +391,7 @@ static void test_a_replan_that_waits(void **state)
 {
 	static const uint16_t three[] = { 1, 3, 5 };
 	struct mm_cycle_plan plan = plan_two(1), next = plan_two(2), third = plan_two(3);
-	uint32_t gate[MM_SLOTS_MAX] = { 0 };
+	uint32_t gate[MM_CYCLES_MAX] = { 0 };
 	struct mm_cycle_acts acts;
 	struct mm_cycles m;
 
@@ -429,7 +429,7 @@ static void test_what_waits_begins_nothing(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 2; i++) {
 		struct mm_cycle_plan plan = plan_two(1), next = plan_two(2);
-		uint32_t gate[MM_SLOTS_MAX] = { 0, READY };
+		uint32_t gate[MM_CYCLES_MAX] = { 0, READY };
 		struct mm_cycle_acts acts;
 		struct mm_cycles m;
 
@@ -451,7 +451,7 @@ static void test_what_waits_begins_nothing(void **state)
 static void test_new_in_place(void **state)
 {
 	struct mm_cycle_plan plan = plan_one(1), next = plan_two(2);
-	uint32_t gate[MM_SLOTS_MAX] = { READY, 0 };
+	uint32_t gate[MM_CYCLES_MAX] = { READY, 0 };
 	struct mm_cycle_acts acts;
 	struct mm_cycles m;
 
@@ -481,7 +481,7 @@ static void test_new_in_place(void **state)
 static void test_rebind(void **state)
 {
 	struct mm_cycle_plan plan = plan_one(1), next = plan_one(2), moved;
-	uint32_t gate[MM_SLOTS_MAX] = { READY, 0 }, layer;
+	uint32_t gate[MM_CYCLES_MAX] = { READY, 0 }, layer;
 	uint16_t layers[3] = { 0, 2, 5 }, there[3];
 	uint32_t pages[3], pages_there[3];
 	struct mm_cycle_acts acts;
@@ -547,7 +547,7 @@ static void test_any_word_in_a_gate(void **state)
 	plan[1].slot[0].page = pages_c;
 	slots_hold(&m, &plan[0]);
 	for (uint32_t i = 0; i < 200000; i++) {
-		uint32_t word, s, gate[MM_SLOTS_MAX];
+		uint32_t word, s, gate[MM_CYCLES_MAX];
 		uint64_t bits;
 		struct mm_cycle_acts acts = { 0 };
 
@@ -560,7 +560,7 @@ static void test_any_word_in_a_gate(void **state)
 		else if (slot_look(&m, s) == MM_CYCLE_LOOK_GATE)
 			mm_cycle_saw_gate(&m, s, word, &acts);
 		for (uint32_t k = 0; k < acts.n; k++) {
-			assert_true(acts.act[k].slot == s);
+			assert_true(acts.act[k].cursor == s);
 			assert_true(acts.act[k].pos < m.plan.slot[s].n_layers);
 		}
 		if (i % 16)
