@@ -23,8 +23,8 @@ static struct mm_xtransfer *flow_first_to_read(struct mm_xflow *flow, uint64_t *
 {
 	struct mm_xtransfer *transfer, *first = NULL;
 
-	*ret_bytes = flow->served_bytes;
-	TAILQ_FOREACH(transfer, &flow->queue, entry)
+	*ret_bytes = flow->served_bytes[MM_XLANE_IN];
+	TAILQ_FOREACH(transfer, &flow->queue[MM_XLANE_IN], entry)
 	{
 		*ret_bytes += transfer_bytes_not_issued(transfer) / flow->weight;
 		if (!first && transfer_can_read_ahead(transfer))

@@ -246,6 +246,7 @@ static int xdev_choose_properties(struct mm_xdev *dev, char *err, size_t err_byt
 
 static int xdev_make_context(struct mm_xdev *dev, char *err, size_t err_bytes)
 {
+	CUstream *const streams[] = { &dev->copy, &dev->copy_out, &dev->scrub };
 	int r;
 
 	r = xdev_open_check(dev, "cuDevicePrimaryCtxRetain",
@@ -257,14 +258,14 @@ static int xdev_make_context(struct mm_xdev *dev, char *err, size_t err_bytes)
 			    err_bytes);
 	if (r < 0)
 		return r;
-	r = xdev_open_check(dev, "cuStreamCreate",
-			    dev->gpu.cuStreamCreate(&dev->copy, CU_STREAM_NON_BLOCKING), err,
-			    err_bytes);
-	if (r < 0)
-		return r;
-	return xdev_open_check(dev, "cuStreamCreate",
-			       dev->gpu.cuStreamCreate(&dev->scrub, CU_STREAM_NON_BLOCKING), err,
-			       err_bytes);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(streams); i++) {
+		r = xdev_open_check(dev, "cuStreamCreate",
+				    dev->gpu.cuStreamCreate(streams[i], CU_STREAM_NON_BLOCKING),
+				    err, err_bytes);
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
 
 /*
@@ -367,6 +368,8 @@ void mm_xdev_close(struct mm_xdev *dev)
 {
 	if (dev->scrub)
 		(void)dev->gpu.cuStreamDestroy(dev->scrub);
+	if (dev->copy_out)
+		(void)dev->gpu.cuStreamDestroy(dev->copy_out);
 	if (dev->copy)
 		(void)dev->gpu.cuStreamDestroy(dev->copy);
 	if (dev->ctx)

@@ -2,10 +2,10 @@
 /*
  * mm_xdev - the device that this xfer owns
  *
- * Concept:   A loaded driver, one device's primary context and two ordered streams: one for copies
- *            from the host (the link), one for scrubs, which use the device only; neither waits for
- *            the other. The first xfer of an mmd locks the device (mmd/common/devlock.h); keeper
- *            holds the lock from then on.
+ * Concept:   A loaded driver, one device's primary context and three ordered streams: one for
+ *            copies from the host and one for copies to it (the link), one for scrubs, which use
+ *            the device only; none waits for another. The first xfer of an mmd locks the device
+ *            (mmd/common/devlock.h); keeper holds the lock from then on.
  * Ownership: mm_xdev_close() accepts MM_XDEV_NULL and half-built ones.
  * Threading: one thread, in which the context is current.
  * Errors:    mm_xdev_result() turns a driver's result into a negative errno. A lost context cannot
@@ -26,8 +26,9 @@
 struct mm_xdev {
 	struct mm_gpu_api gpu;
 	CUdevice device;
-	CUcontext ctx; /* NULL: not retained */
-	CUstream copy;
+	CUcontext ctx;     /* NULL: not retained */
+	CUstream copy;     /* from the host */
+	CUstream copy_out; /* to the host */
 	CUstream scrub;
 	CUmemAllocationProp prop; /* properties of every page */
 	size_t granularity_bytes;

@@ -7,17 +7,13 @@
 #include "libclient/support/fault.h"
 #include "mmd/xfer/ahead.h"
 
-int mm_xlink_init(struct mm_xlink *link, struct mm_xpool *pool, struct mm_xstores *stores,
-		  uint64_t chunk_bytes)
+static int lane_init(struct mm_xlane *lane, const struct mm_xdev *dev, CUstream stream)
 {
-	const struct mm_gpu_api *gpu = &pool->dev->gpu;
-
-	*link = (struct mm_xlink){ .pool = pool, .stores = stores, .chunk_bytes = chunk_bytes };
-	TAILQ_INIT(&link->flows);
+	lane->stream = stream;
 	for (size_t i = 0; i < MM_XLINK_CHUNKS; i++) {
 		int r = mm_xdev_result(
-			pool->dev, "cuEventCreate",
-			gpu->cuEventCreate(&link->chunk[i].done, CU_EVENT_DISABLE_TIMING));
+			dev, "cuEventCreate",
+			dev->gpu.cuEventCreate(&lane->chunk[i].done, CU_EVENT_DISABLE_TIMING));
 
 		if (r < 0)
 			return r;
@@ -25,33 +21,77 @@ int mm_xlink_init(struct mm_xlink *link, struct mm_xpool *pool, struct mm_xstore
 	return 0;
 }
 
-void mm_xlink_done(struct mm_xlink *link)
+int mm_xlink_init(struct mm_xlink *link, struct mm_xpool *pool, struct mm_xstores *stores,
+		  uint64_t chunk_bytes)
+{
+	const struct mm_xdev *dev = pool->dev;
+	int r;
+
+	*link = (struct mm_xlink){ .pool = pool, .stores = stores, .chunk_bytes = chunk_bytes };
+	TAILQ_INIT(&link->flows);
+	r = lane_init(&link->lane[MM_XLANE_IN], dev, dev->copy);
+	return r < 0 ? r : lane_init(&link->lane[MM_XLANE_OUT], dev, dev->copy_out);
+}
+
+static void lane_done(struct mm_xlane *lane, const struct mm_xdev *dev)
 {
 	for (size_t i = 0; i < MM_XLINK_CHUNKS; i++)
-		if (link->chunk[i].done)
-			(void)link->pool->dev->gpu.cuEventDestroy(link->chunk[i].done);
+		if (lane->chunk[i].done)
+			(void)dev->gpu.cuEventDestroy(lane->chunk[i].done);
+}
+
+void mm_xlink_done(struct mm_xlink *link)
+{
+	for (size_t i = 0; link->pool && i < MM_XLANES; i++)
+		lane_done(&link->lane[i], link->pool->dev);
 	*link = (struct mm_xlink){ 0 };
 }
 
 void mm_xlink_join(struct mm_xlink *link, struct mm_xflow *flow, uint64_t weight)
 {
-	flow->served_bytes = 0;
 	flow->weight = weight;
-	TAILQ_INIT(&flow->queue);
+	for (size_t i = 0; i < MM_XLANES; i++) {
+		flow->served_bytes[i] = 0;
+		TAILQ_INIT(&flow->queue[i]);
+	}
 	TAILQ_INSERT_TAIL(&link->flows, flow, entry);
 }
 
 void mm_xlink_leave(struct mm_xlink *link, struct mm_xflow *flow)
 {
-	mm_assert(TAILQ_EMPTY(&flow->queue));
+	for (size_t i = 0; i < MM_XLANES; i++)
+		mm_assert(TAILQ_EMPTY(&flow->queue[i]));
 	TAILQ_REMOVE(&link->flows, flow, entry);
+}
+
+static struct mm_xqueue *transfer_queue(const struct mm_xtransfer *transfer)
+{
+	return &transfer->flow->queue[mm_xtransfer_lane(transfer)];
+}
+
+/* From the end, where all that are due at once belong: core's jobs are many. */
+static void transfer_enqueue(struct mm_xtransfer *transfer)
+{
+	struct mm_xqueue *queue = transfer_queue(transfer);
+	struct mm_xtransfer *before;
+
+	TAILQ_FOREACH_REVERSE(before, queue, mm_xqueue, entry)
+	if (before->due <= transfer->due)
+		break;
+	if (before)
+		TAILQ_INSERT_AFTER(queue, before, transfer, entry);
+	else
+		TAILQ_INSERT_HEAD(queue, transfer, entry);
 }
 
 void mm_xlink_start(struct mm_xlink *link, struct mm_xflow *flow, struct mm_xtransfer *transfer)
 {
+	const enum mm_xlane_id lane = mm_xtransfer_lane(transfer);
+
 	/* A flow that was idle starts level with the flow that was served last. */
-	if (TAILQ_EMPTY(&flow->queue))
-		flow->served_bytes = MM_MAX(flow->served_bytes, link->virtual_bytes);
+	if (TAILQ_EMPTY(&flow->queue[lane]))
+		flow->served_bytes[lane] =
+			MM_MAX(flow->served_bytes[lane], link->lane[lane].virtual_bytes);
 	transfer->flow = flow;
 	transfer->issued_bytes = 0;
 	transfer->staged_bytes = 0;
@@ -59,14 +99,23 @@ void mm_xlink_start(struct mm_xlink *link, struct mm_xflow *flow, struct mm_xtra
 	transfer->in_flight = 0;
 	transfer->result = 0;
 	transfer->queued = true;
-	TAILQ_INSERT_TAIL(&flow->queue, transfer, entry);
+	transfer_enqueue(transfer);
+}
+
+void mm_xtransfer_set_due(struct mm_xtransfer *transfer, uint64_t due)
+{
+	if (transfer->queued)
+		TAILQ_REMOVE(transfer_queue(transfer), transfer, entry);
+	transfer->due = due;
+	if (transfer->queued)
+		transfer_enqueue(transfer);
 }
 
 static void transfer_unqueue(struct mm_xlink *link, struct mm_xtransfer *transfer)
 {
 	mm_xstage_drop(link->stores->stage, &transfer->staged);
 	if (transfer->queued)
-		TAILQ_REMOVE(&transfer->flow->queue, transfer, entry);
+		TAILQ_REMOVE(transfer_queue(transfer), transfer, entry);
 	transfer->queued = false;
 }
 
@@ -132,9 +181,9 @@ static int transfer_issue_piece(struct mm_xlink *link, struct mm_xtransfer *tran
 	bytes = MM_MIN(bytes, MM_MIN(readable, bytes_max));
 	*ret_bytes = bytes;
 	if (transfer->to_host)
-		return mm_xdev_result(
-			pool->dev, "cuMemcpyDtoHAsync",
-			gpu->cuMemcpyDtoHAsync(transfer->host + at, va, bytes, pool->dev->copy));
+		return mm_xdev_result(pool->dev, "cuMemcpyDtoHAsync",
+				      gpu->cuMemcpyDtoHAsync(transfer->host + at, va, bytes,
+							     pool->dev->copy_out));
 	return mm_xdev_result(pool->dev, "cuMemcpyHtoDAsync",
 			      gpu->cuMemcpyHtoDAsync(va, from, bytes, pool->dev->copy));
 }
@@ -190,7 +239,9 @@ static void chunk_free_buffer(struct mm_xlink *link, struct mm_xchunk *chunk)
 /* Issues the next chunk of @transfer and marks its end with an event. */
 static void link_advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 {
-	struct mm_xchunk *chunk = &link->chunk[link->tail % MM_XLINK_CHUNKS];
+	const enum mm_xlane_id at = mm_xtransfer_lane(transfer);
+	struct mm_xlane *lane = &link->lane[at];
+	struct mm_xchunk *chunk = &lane->chunk[lane->tail % MM_XLINK_CHUNKS];
 	struct mm_xdev *dev = link->pool->dev;
 	int r;
 
@@ -207,65 +258,65 @@ static void link_advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 	 * Recorded after a failure, too: what was issued before must land before landed() is
 	 * called.
 	 */
-	r = mm_xdev_result(dev, "cuEventRecord", dev->gpu.cuEventRecord(chunk->done, dev->copy));
+	r = mm_xdev_result(dev, "cuEventRecord", dev->gpu.cuEventRecord(chunk->done, lane->stream));
 	mm_xpace_act(&dev->pace, 0);
-	transfer->flow->served_bytes += MM_MAX(chunk->bytes / transfer->flow->weight, 1);
+	transfer->flow->served_bytes[at] += MM_MAX(chunk->bytes / transfer->flow->weight, 1);
 	if (r < 0) {
-		mm_xdev_settle(dev, dev->copy);
+		mm_xdev_settle(dev, lane->stream);
 		chunk_free_buffer(link, chunk);
 		link_settle(transfer);
 		return;
 	}
 	transfer->in_flight++;
-	link->tail++;
-	link->in_flight_bytes += chunk->bytes;
+	lane->tail++;
+	lane->in_flight_bytes += chunk->bytes;
 }
 
 /*
- * The oldest transfer whose bytes are there: a slow disk delays only transfers that read from it.
+ * The first transfer whose bytes are there: a slow disk delays only transfers that read from it.
  */
-static struct mm_xtransfer *flow_oldest_ready(struct mm_xflow *flow)
+static struct mm_xtransfer *queue_first_ready(const struct mm_xqueue *queue)
 {
 	struct mm_xtransfer *transfer;
 
-	TAILQ_FOREACH(transfer, &flow->queue, entry)
+	TAILQ_FOREACH(transfer, queue, entry)
 	if (mm_xtransfer_ready(transfer))
 		break;
 	return transfer;
 }
 
-/* The transfer to serve next: the oldest ready one of the flow that was served least. */
-static struct mm_xtransfer *link_pick_transfer(struct mm_xlink *link)
+/* The transfer to serve next: the first ready one of the flow that was served least. */
+static struct mm_xtransfer *lane_pick_transfer(struct mm_xlink *link, enum mm_xlane_id lane)
 {
 	struct mm_xtransfer *transfer, *best = NULL;
 	struct mm_xflow *flow;
 
 	TAILQ_FOREACH(flow, &link->flows, entry)
 	{
-		if (best && flow->served_bytes >= best->flow->served_bytes)
+		if (best && flow->served_bytes[lane] >= best->flow->served_bytes[lane])
 			continue;
-		transfer = flow_oldest_ready(flow);
+		transfer = queue_first_ready(&flow->queue[lane]);
 		best = transfer ? transfer : best;
 	}
 	if (best)
-		link->virtual_bytes = best->flow->served_bytes;
+		link->lane[lane].virtual_bytes = best->flow->served_bytes[lane];
 	return best;
 }
 
-static bool link_reap(struct mm_xlink *link)
+static bool lane_reap(struct mm_xlink *link, struct mm_xlane *lane)
 {
 	bool any = false;
 
-	while (link->head != link->tail) {
-		struct mm_xchunk *chunk = &link->chunk[link->head % MM_XLINK_CHUNKS];
+	while (lane->head != lane->tail) {
+		struct mm_xchunk *chunk = &lane->chunk[lane->head % MM_XLINK_CHUNKS];
 		struct mm_xtransfer *transfer = chunk->transfer;
 		struct mm_xdev *dev = link->pool->dev;
 
-		if (!mm_xdev_has_happened(dev, chunk->done, dev->copy))
+		if (!mm_xdev_has_happened(dev, chunk->done, lane->stream))
 			break;
 		transfer->landed_ns = mm_xpace_happened(&dev->pace, chunk->done);
-		link->head++;
-		link->in_flight_bytes -= chunk->bytes;
+		lane->head++;
+		lane->in_flight_bytes -= chunk->bytes;
 		transfer->in_flight--;
 		chunk_free_buffer(link, chunk);
 		any = true;
@@ -274,17 +325,26 @@ static bool link_reap(struct mm_xlink *link)
 	return any;
 }
 
+static void lane_fill(struct mm_xlink *link, enum mm_xlane_id id)
+{
+	const struct mm_xlane *lane = &link->lane[id];
+	struct mm_xtransfer *transfer;
+
+	while (lane->tail - lane->head < MM_XLINK_CHUNKS &&
+	       lane->in_flight_bytes < MM_XLINK_DEPTH * link->chunk_bytes &&
+	       (transfer = lane_pick_transfer(link, id)))
+		link_advance(link, transfer);
+}
+
 bool mm_xlink_run(struct mm_xlink *link)
 {
-	struct mm_xtransfer *transfer;
-	bool any = link_reap(link);
+	bool any = lane_reap(link, &link->lane[MM_XLANE_IN]);
 
+	any |= lane_reap(link, &link->lane[MM_XLANE_OUT]);
 	if (mm_xstage_run(link->stores->stage))
 		any = true;
-	while (link->tail - link->head < MM_XLINK_CHUNKS &&
-	       link->in_flight_bytes < MM_XLINK_DEPTH * link->chunk_bytes &&
-	       (transfer = link_pick_transfer(link)))
-		link_advance(link, transfer);
+	lane_fill(link, MM_XLANE_IN);
+	lane_fill(link, MM_XLANE_OUT);
 	mm_xlink_read_ahead(link);
 	return any;
 }

@@ -96,6 +96,64 @@ static uint64_t plan_read_open(const struct mm_xtenant *t)
 	return __atomic_load_n(&shared->open, __ATOMIC_ACQUIRE);
 }
 
+/* ---- the order of execution ---- */
+
+/* When the tenant comes to @layer next. */
+static uint64_t layer_due(const struct mm_xtenant *t, uint32_t layer)
+{
+	uint32_t n_layers = t->plan->n_layers;
+
+	return t->passed + (layer + n_layers - t->passed % n_layers) % n_layers;
+}
+
+static uint32_t cursor_occupant(const struct mm_xtenant *t, uint32_t c)
+{
+	return mm_cycle_layer(&t->cycles, c, t->cycles.cursor[c].pos);
+}
+
+/* True if a tenant that comes to @layer now can use the occupant of cursor @c next of all of it. */
+static bool cursor_comes_next(const struct mm_xtenant *t, uint32_t c, uint32_t layer)
+{
+	uint32_t n_layers = t->plan->n_layers, occupant = cursor_occupant(t, c);
+	uint32_t before = mm_cycle_layer(&t->cycles, c,
+					 mm_cycle_before(&t->cycles, c, t->cycles.cursor[c].pos));
+
+	return (occupant + n_layers - layer) % n_layers < (occupant + n_layers - before) % n_layers;
+}
+
+static bool cursors_come_next(const struct mm_xtenant *t, uint32_t layer)
+{
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		if (mm_cycle_has(&t->cycles.plan, c) && !cursor_comes_next(t, c, layer))
+			return false;
+	return true;
+}
+
+/*
+ * Finds from the occupants of the cursors where the tenant is, when a plan begins or goes on. A
+ * gate that shows DONE, but was not looked at yet, may make it impossible; then it is corrected
+ * when that is seen.
+ */
+static void tenant_find_place(struct mm_xtenant *t)
+{
+	const struct mm_cycle_plan *plan = &t->cycles.plan;
+
+	t->passed = 0;
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		if (mm_cycle_has(plan, c) && cursors_come_next(t, cursor_occupant(t, c)))
+			t->passed = cursor_occupant(t, c);
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		if (mm_cycle_has(plan, c))
+			mm_xtransfer_set_due(&t->cycle[c].transfer,
+					     layer_due(t, cursor_occupant(t, c)));
+}
+
+/* The gates of other cursors may have been looked at before, though they come later. */
+static void cursor_pass(struct mm_xtenant *t, uint32_t c)
+{
+	t->passed = MM_MAX(t->passed, t->cycle[c].transfer.due + 1);
+}
+
 /* ---- acts ---- */
 
 /* There is one writer, and readers need only untorn numbers: relaxed; layers_streamed is last. */
@@ -128,12 +186,13 @@ static void slot_set_up(struct mm_xtenant *t, uint32_t s)
 static void slot_copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
 {
 	struct mm_xtenant *t = c->tenant;
-	const struct mm_xplan_layer *layer =
-		&t->plan->layer[mm_cycle_layer(&t->cycles, c->slot, pos)];
+	const uint32_t number = mm_cycle_layer(&t->cycles, c->slot, pos);
+	const struct mm_xplan_layer *layer = &t->plan->layer[number];
 
 	c->since_ns = now_ns;
 	c->transfer.store_offset = layer->store_offset;
 	c->transfer.bytes = layer->bytes;
+	c->transfer.due = layer_due(t, number);
 	mm_xlink_start(t->link, &t->flow, &c->transfer);
 }
 
@@ -213,6 +272,7 @@ static void slot_gate_done(struct mm_xtenant *t, uint32_t s, const struct mm_gat
 {
 	struct mm_cycle_acts acts;
 
+	cursor_pass(t, s);
 	t->cycle[s].transfer.caused_ns =
 		mm_xpace_saw(tenant_pace(t), t->gate_inode, gate_low_offset(t, gate), low);
 	mm_cycle_saw_gate(&t->cycles, s, low, &acts);
@@ -378,6 +438,7 @@ static void plan_serve(struct mm_xtenant *t, struct mm_xstore *store)
 			mm_cycle_begin(&t->cycles, s, &acts);
 		tenant_acts_perform(t, &acts, 0, now_ns);
 	}
+	tenant_find_place(t);
 }
 
 static int cursors_check(const struct mm_xtenant *t)
@@ -442,6 +503,8 @@ static int plan_go_over(struct mm_xtenant *t, struct mm_xstore *store)
 			plan_move(t, store);
 		tenant_acts_perform(t, &acts, 0, mm_now_ns());
 	} while (r == -EINPROGRESS && acts.n > 0);
+	if (r == 0)
+		tenant_find_place(t);
 	return r;
 }
 

@@ -54,6 +54,11 @@ struct mm_xtenant {
 	struct mm_xstore *store;           /* the store of the active plan */
 	struct mm_cycles cycles;
 	struct mm_xcycle cycle[MM_CYCLES_MAX];
+	/*
+	 * Layers that the tenant has passed, as far as its gates were seen, counted on over the
+	 * steps: what each copy is due at is counted likewise.
+	 */
+	uint64_t passed;
 	struct mm_xtenant *next;
 };
 

@@ -26,6 +26,7 @@ struct bench {
 	struct mm_xflow flow[2];
 	struct mm_xtransfer transfer[2][TRANSFERS];
 	uint32_t landed, cancelled;
+	char host[POOL * GRANULE];
 };
 
 static const uint32_t pages[POOL] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
@@ -78,9 +79,26 @@ static int teardown(void **state)
 	return core_teardown(state);
 }
 
-static void transfer_start(size_t flow, size_t i, uint64_t bytes)
+static void transfer_start_due(size_t flow, size_t i, uint64_t bytes, uint64_t due)
 {
 	bench.transfer[flow][i] = (struct mm_xtransfer){ .store = bench.stores.first,
+							 .bytes = bytes,
+							 .page = pages,
+							 .due = due,
+							 .landed = transfer_landed };
+	mm_xlink_start(&bench.link, &bench.flow[flow], &bench.transfer[flow][i]);
+}
+
+static void transfer_start(size_t flow, size_t i, uint64_t bytes)
+{
+	transfer_start_due(flow, i, bytes, 0);
+}
+
+/* The first @bytes of the pages go to bench.host. */
+static void transfer_start_out(size_t flow, size_t i, uint64_t bytes)
+{
+	bench.transfer[flow][i] = (struct mm_xtransfer){ .host = bench.host,
+							 .to_host = true,
 							 .bytes = bytes,
 							 .page = pages,
 							 .landed = transfer_landed };
@@ -102,7 +120,9 @@ static void run_until(uint32_t n)
 
 	while (bench.landed < n && mm_now_ns() < deadline_ns) {
 		(void)mm_xlink_run(&bench.link);
-		assert_true(bench.link.in_flight_bytes <= (MM_XLINK_DEPTH + 1) * CHUNK);
+		for (size_t i = 0; i < MM_XLANES; i++)
+			assert_true(bench.link.lane[i].in_flight_bytes <=
+				    (MM_XLINK_DEPTH + 1) * CHUNK);
 		sched_yield();
 	}
 	assert_int_equal(bench.landed, n);
@@ -186,6 +206,125 @@ static void test_order(void **state)
 	run_until(2);
 }
 
+/* A transfer that is due first goes first, from its next chunk on, though another was begun. */
+static void test_due(void **state)
+{
+	(void)state;
+	transfer_start_due(0, 0, 8 * GRANULE, 7);
+	transfer_start_due(0, 1, GRANULE, 9);
+	(void)mm_xlink_run(&bench.link);
+	assert_int_equal(bench.transfer[0][0].issued_bytes, MM_XLINK_DEPTH * CHUNK);
+	transfer_start_due(0, 2, GRANULE, 3);
+	transfer_start_due(0, 3, GRANULE, 3);
+	while (bench.transfer[0][3].queued) {
+		assert_int_equal(bench.transfer[0][0].issued_bytes, MM_XLINK_DEPTH * CHUNK);
+		assert_true(!bench.transfer[0][2].queued || !bench.transfer[0][3].issued_bytes);
+		(void)mm_xlink_run(&bench.link);
+	}
+	while (bench.transfer[0][0].queued) {
+		assert_int_equal(bench.transfer[0][1].issued_bytes, 0);
+		(void)mm_xlink_run(&bench.link);
+	}
+	run_until(4);
+}
+
+/* It may turn out later when a transfer is due, and that changes nothing for one that has ended. */
+static void test_due_changes(void **state)
+{
+	(void)state;
+	transfer_start_due(0, 0, 8 * GRANULE, 1);
+	transfer_start_due(0, 1, 2 * GRANULE, 2);
+	(void)mm_xlink_run(&bench.link);
+	mm_xtransfer_set_due(&bench.transfer[0][0], 3);
+	while (bench.transfer[0][1].queued) {
+		assert_int_equal(bench.transfer[0][0].issued_bytes, MM_XLINK_DEPTH * CHUNK);
+		(void)mm_xlink_run(&bench.link);
+	}
+	mm_xtransfer_set_due(&bench.transfer[0][1], 1);
+	assert_true(TAILQ_FIRST(&bench.flow[0].queue[MM_XLANE_IN]) == &bench.transfer[0][0]);
+	run_until(2);
+	mm_xtransfer_set_due(&bench.transfer[0][0], 1);
+	assert_true(TAILQ_EMPTY(&bench.flow[0].queue[MM_XLANE_IN]));
+}
+
+/* When a transfer is due says nothing to other flows. */
+static void test_due_is_no_privilege(void **state)
+{
+	(void)state;
+	transfer_start_due(0, 0, 8 * GRANULE, 0);
+	transfer_start_due(1, 0, 8 * GRANULE, 1000000);
+	while (bench.transfer[1][0].queued) {
+		uint64_t a, b;
+
+		(void)mm_xlink_run(&bench.link);
+		a = flow_issued_bytes(0);
+		b = flow_issued_bytes(1);
+		assert_true((a > b ? a - b : b - a) <= 2 * CHUNK);
+	}
+	run_until(2);
+}
+
+/* Transfers out of the device, however many, take no chunk from those into it. */
+static void test_lanes(void **state)
+{
+	const struct core *core = *state;
+
+	assert_ptr_equal(bench.link.lane[MM_XLANE_IN].stream, bench.dev.copy);
+	assert_ptr_equal(bench.link.lane[MM_XLANE_OUT].stream, bench.dev.copy_out);
+	assert_ptr_not_equal(bench.dev.copy, bench.dev.copy_out);
+	transfer_start(0, 0, 8 * GRANULE);
+	run_until(1);
+	transfer_start_out(0, 1, 8 * GRANULE);
+	transfer_start_out(0, 2, 8 * GRANULE);
+	(void)mm_xlink_run(&bench.link);
+	assert_int_equal(bench.transfer[0][1].issued_bytes, MM_XLINK_DEPTH * CHUNK);
+	transfer_start(0, 3, 16 * GRANULE);
+	(void)mm_xlink_run(&bench.link);
+	assert_true(bench.transfer[0][3].issued_bytes >= MM_XLINK_DEPTH * CHUNK);
+	assert_int_equal(bench.transfer[0][2].issued_bytes, 0);
+	assert_true(mm_xlink_busy(&bench.link));
+	run_until(4);
+	assert_false(mm_xlink_busy(&bench.link));
+	assert_memory_equal(bench.host, core->store.base, 8 * GRANULE);
+}
+
+/* Each lane is shared by itself: who has much to send out is not behind in what it brings in. */
+static void test_fair_in_each_lane(void **state)
+{
+	(void)state;
+	transfer_start_out(0, 0, 16 * GRANULE);
+	run_until(1);
+	transfer_start(0, 1, 8 * GRANULE);
+	transfer_start(1, 0, 8 * GRANULE);
+	assert_int_equal(bench.flow[0].served_bytes[MM_XLANE_IN], 0);
+	assert_int_equal(bench.flow[1].served_bytes[MM_XLANE_IN], 0);
+	transfer_start_out(1, 1, 8 * GRANULE);
+	/* It was idle in this lane. */
+	assert_true(bench.flow[1].served_bytes[MM_XLANE_OUT] > 0);
+	while (bench.transfer[0][1].queued && bench.transfer[1][0].queued) {
+		uint64_t a, b;
+
+		(void)mm_xlink_run(&bench.link);
+		a = bench.transfer[0][1].issued_bytes;
+		b = bench.transfer[1][0].issued_bytes;
+		assert_true((a > b ? a - b : b - a) <= 2 * CHUNK);
+	}
+	run_until(4);
+}
+
+/* A cancelled transfer of either lane ends by itself. */
+static void test_cancel_out(void **state)
+{
+	(void)state;
+	transfer_start_out(0, 0, 16 * GRANULE);
+	transfer_start(0, 1, GRANULE);
+	(void)mm_xlink_run(&bench.link);
+	mm_xlink_cancel(&bench.link, &bench.transfer[0][0]);
+	run_until(2);
+	assert_int_equal(bench.cancelled, 1);
+	assert_int_equal(bench.transfer[0][1].issued_bytes, GRANULE);
+}
+
 static void test_cancel(void **state)
 {
 	(void)state;
@@ -251,7 +390,7 @@ static void on_store(int signal, siginfo_t *info, void *context)
 		       PROT_READ | PROT_WRITE);
 }
 
-static void write_plan(struct core *core)
+static void write_plan_of_one(struct core *core)
 {
 	struct mm_xplan_region *plan = core->plan.base;
 	struct mm_xcursor_region *cursors = core->cursors.base;
@@ -273,7 +412,7 @@ static void write_plan(struct core *core)
 	cursors->slot[0] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_HELD, .pos = 2 };
 }
 
-static void make_tenant(struct core *core)
+static void make_tenant(struct core *core, void (*write_plan)(struct core *core))
 {
 	int fds[3];
 
@@ -301,7 +440,7 @@ static void test_store_order(void **state)
 	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 
 	memset(&watch, 0, sizeof(watch));
-	make_tenant(*state);
+	make_tenant(*state, write_plan_of_one);
 	assert_int_equal(sigaction(SIGSEGV, &action, &watch.before), 0);
 	set_writable(false);
 	mm_xtenant_poll(watch.tenant, mm_now_ns());
@@ -326,6 +465,132 @@ static void test_store_order(void **state)
 	mm_xtenant_destroy(watch.tenant);
 }
 
+/* ---- the order of layers ---- */
+
+#define TWO_LAYERS 6
+
+/* Slot 0 has the even layers, slot 1 the odd ones; the tenant has passed 3 and 4. */
+static void write_plan_of_two(struct core *core)
+{
+	struct mm_xplan_region *plan = core->plan.base;
+	struct mm_xcursor_region *cursors = core->cursors.base;
+	struct mm_gate_region *gates = core->gates.base;
+
+	*plan = (struct mm_xplan_region){
+		.epoch = 1, .store_id = 1, .n_layers = TWO_LAYERS, .n_slots = 2
+	};
+	for (uint16_t l = 0; l < TWO_LAYERS; l++) {
+		plan->layer[l] = (struct mm_xplan_layer){ l * GRANULE, GRANULE + 64 };
+		plan->slot[l % 2].layer[plan->slot[l % 2].n_layers++] = l;
+		gates->gate[l].word = MM_GATE_EMPTY;
+	}
+	for (uint32_t p = 0; p < 4; p++)
+		plan->slot[p % 2].page[plan->slot[p % 2].n_pages++] = p;
+	gates->gate[4].word = gates->gate[3].word = MM_GATE_DONE;
+	cursors->slot[0] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_HELD, .pos = 2 };
+	cursors->slot[1] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_HELD, .pos = 1 };
+}
+
+static const struct mm_xtransfer *slot_transfer(uint32_t s)
+{
+	return &watch.tenant->cycle[s].transfer;
+}
+
+static void end_tenant(void)
+{
+	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
+
+	mm_xtenant_quiesce(watch.tenant);
+	while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
+		(void)mm_xlink_run(&bench.link);
+	mm_xtenant_destroy(watch.tenant);
+}
+
+/* Slot 0 is looked at first, but what slot 1 is to get is needed first. */
+static void test_two_slots_by_need(void **state)
+{
+	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
+	struct mm_gate_region *gates;
+
+	memset(&watch, 0, sizeof(watch));
+	make_tenant(*state, write_plan_of_two);
+	gates = watch.tenant->gate.base;
+	mm_xtenant_poll(watch.tenant, mm_now_ns());
+	/* Layer 5 of this step, then layer 0 of the next one. */
+	assert_int_equal(slot_transfer(1)->due, 5);
+	assert_int_equal(slot_transfer(0)->due, TWO_LAYERS);
+	while (slot_transfer(1)->queued) {
+		assert_int_equal(slot_transfer(0)->issued_bytes, 0);
+		(void)mm_xlink_run(&bench.link);
+	}
+	while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
+		(void)mm_xlink_run(&bench.link);
+	/* A step goes on in its order, and the count with it. */
+	for (uint64_t at = TWO_LAYERS - 1; at < 4 * TWO_LAYERS; at++) {
+		const uint32_t l = (uint32_t)(at % TWO_LAYERS);
+
+		assert_int_equal(gates->gate[l].low, MM_GATE_READY);
+		__atomic_store_n(&gates->gate[l].low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
+		mm_xtenant_poll(watch.tenant, mm_now_ns());
+		assert_int_equal(slot_transfer(l % 2)->due, at + 2);
+		while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
+			(void)mm_xlink_run(&bench.link);
+	}
+	end_tenant();
+}
+
+/* A new xfer knows from the occupants alone which slot is needed first. */
+static void test_the_place_is_found_again(void **state)
+{
+	struct core *core = *state;
+	struct mm_xcursor_region *cursors;
+
+	memset(&watch, 0, sizeof(watch));
+	make_tenant(core, write_plan_of_two);
+	cursors = core->cursors.base;
+	mm_xtenant_quiesce(watch.tenant);
+	cursors->slot[0] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING, .pos = 0 };
+	cursors->slot[1] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING, .pos = 2 };
+	assert_int_equal(mm_xtenant_activate(watch.tenant, 1), 0);
+	assert_true(slot_transfer(1)->due < slot_transfer(0)->due);
+	mm_xtenant_quiesce(watch.tenant);
+	cursors->slot[0] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING, .pos = 0 };
+	cursors->slot[1] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING, .pos = 0 };
+	assert_int_equal(mm_xtenant_activate(watch.tenant, 1), 0);
+	assert_true(slot_transfer(0)->due < slot_transfer(1)->due);
+	end_tenant();
+}
+
+/*
+ * A tenant says of one slot only that it has passed its layers, again and again: the other's copy
+ * comes first then, and nothing else happens.
+ */
+static void test_a_false_done_is_harmless(void **state)
+{
+	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
+	struct mm_gate_region *gates;
+	uint64_t last = 0;
+
+	memset(&watch, 0, sizeof(watch));
+	make_tenant(*state, write_plan_of_two);
+	gates = watch.tenant->gate.base;
+	for (uint32_t i = 0; i < 5 * TWO_LAYERS; i++) {
+		for (uint16_t l = 0; l < TWO_LAYERS; l += 2)
+			if (gates->gate[l].low == MM_GATE_READY)
+				gates->gate[l].low = (uint32_t)MM_GATE_DONE;
+		mm_xtenant_poll(watch.tenant, mm_now_ns());
+		assert_true(slot_transfer(0)->due > last);
+		last = slot_transfer(0)->due;
+		while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
+			(void)mm_xlink_run(&bench.link);
+	}
+	/* The other slot has kept its turn, and gets level as soon as it goes on. */
+	gates->gate[5].low = (uint32_t)MM_GATE_DONE;
+	mm_xtenant_poll(watch.tenant, mm_now_ns());
+	assert_true(slot_transfer(1)->due + 2 * (uint64_t)TWO_LAYERS > last);
+	end_tenant();
+}
+
 /* ---- a store that is in use ---- */
 
 /* The plan ends at once, but the device still reads its store. */
@@ -335,7 +600,7 @@ static void test_a_copy_that_lands_uses_its_store(void **state)
 	struct mm_xstore *store = bench.stores.first;
 
 	memset(&watch, 0, sizeof(watch));
-	make_tenant(*state);
+	make_tenant(*state, write_plan_of_one);
 	assert_true(mm_xtenant_uses(watch.tenant, store));
 	mm_xtenant_poll(watch.tenant, mm_now_ns());
 	(void)mm_xlink_run(&bench.link);
@@ -360,8 +625,17 @@ int main(int argc, char **argv)
 		T(test_late_comer),
 		T(test_weights),
 		T(test_order),
+		T(test_due),
+		T(test_due_changes),
+		T(test_due_is_no_privilege),
+		T(test_lanes),
+		T(test_fair_in_each_lane),
 		T(test_cancel),
+		T(test_cancel_out),
 		T(test_store_order),
+		T(test_two_slots_by_need),
+		T(test_the_place_is_found_again),
+		T(test_a_false_done_is_harmless),
 		T(test_a_copy_that_lands_uses_its_store),
 	};
 

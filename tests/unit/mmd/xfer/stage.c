@@ -218,10 +218,10 @@ static void test_order(void **state)
 static void test_urgency(void **state)
 {
 	(void)state;
-	bench.flow[0].served_bytes = 10 * CHUNK;
+	bench.flow[0].served_bytes[MM_XLANE_IN] = 10 * CHUNK;
 	transfer_start(0, 0, bench.disk, 0, 8 * CHUNK, pages);
 	transfer_start(1, 0, bench.disk, 0, 8 * CHUNK, pages + 8);
-	bench.flow[1].served_bytes = 0;
+	bench.flow[1].served_bytes[MM_XLANE_IN] = 0;
 	mm_xlink_read_ahead(&bench.link);
 	assert_int_equal(bench.transfer[0][0].staged_bytes, 0);
 	assert_int_equal(bench.transfer[1][0].staged_bytes, BUFFERS * CHUNK);
