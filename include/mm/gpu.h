@@ -56,6 +56,7 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUarray_st *CUarray;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
@@ -481,6 +482,25 @@ typedef enum CUdriverProcAddress_flags_enum {
 
 typedef void(CUDA_CB *CUhostFn)(void *userData);
 
+typedef struct CUDA_MEMCPY2D_st {
+	size_t srcXInBytes;
+	size_t srcY;
+	CUmemorytype srcMemoryType;
+	const void *srcHost;
+	CUdeviceptr srcDevice;
+	CUarray srcArray;
+	size_t srcPitch;
+	size_t dstXInBytes;
+	size_t dstY;
+	CUmemorytype dstMemoryType;
+	void *dstHost;
+	CUdeviceptr dstDevice;
+	CUarray dstArray;
+	size_t dstPitch;
+	size_t WidthInBytes;
+	size_t Height;
+} CUDA_MEMCPY2D;
+
 static_assert(sizeof(CUmemAllocationProp) == 32, "driver ABI");
 static_assert(sizeof(CUmemLocation) == 8, "driver ABI");
 static_assert(sizeof(CUmemAccessDesc) == 12, "driver ABI");
@@ -488,6 +508,7 @@ static_assert(sizeof(CUstreamBatchMemOpParams) == 48, "driver ABI");
 static_assert(sizeof(CUuuid) == 16, "driver ABI");
 static_assert(sizeof(CUgraphEdgeData) == 8, "driver ABI");
 static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
+static_assert(sizeof(CUDA_MEMCPY2D) == 128, "driver ABI");
 
 #endif /* CUDA_VERSION */
 
@@ -636,7 +657,8 @@ static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 	X(REQUIRED, cuLaunchKernel, 4000,                                                          \
 	  (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,     \
 	   unsigned int block_x, unsigned int block_y, unsigned int block_z,                       \
-	   unsigned int shared_bytes, CUstream stream, void **params, void **extra))
+	   unsigned int shared_bytes, CUstream stream, void **params, void **extra))               \
+	X(REQUIRED, cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *copy, CUstream stream))
 
 /*
  * cuDriverGetVersion() of the oldest driver that is supported: it was checked to have all entries.

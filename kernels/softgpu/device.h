@@ -29,6 +29,7 @@
 
 #define SG_DEVICES_MAX 16
 #define SG_MIG_MAX     7
+#define SG_PITCH_MAX   INT32_MAX
 #define SG_MIG_FIRST \
 	SG_DEVICES_MAX /* number of the first MIG instance; all instances belong to the first GPU */
 #define SG_UUID_TEXT 48

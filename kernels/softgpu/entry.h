@@ -31,21 +31,6 @@ typedef enum CUfunc_cache_enum {
 	CU_FUNC_CACHE_PREFER_NONE = 0,
 	CU_FUNC_CACHE_PREFER_EQUAL = 3,
 } CUfunc_cache;
-typedef struct CUDA_MEMCPY2D_st {
-	size_t srcXInBytes, srcY;
-	CUmemorytype srcMemoryType;
-	const void *srcHost;
-	CUdeviceptr srcDevice;
-	CUarray srcArray;
-	size_t srcPitch;
-	size_t dstXInBytes, dstY;
-	CUmemorytype dstMemoryType;
-	void *dstHost;
-	CUdeviceptr dstDevice;
-	CUarray dstArray;
-	size_t dstPitch;
-	size_t WidthInBytes, Height;
-} CUDA_MEMCPY2D;
 typedef enum CUgraphInstantiateResult_enum {
 	CUDA_GRAPH_INSTANTIATE_SUCCESS = 0,
 	CUDA_GRAPH_INSTANTIATE_ERROR = 1,

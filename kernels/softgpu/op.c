@@ -91,7 +91,31 @@ static void run_copy(void *arg)
 {
 	const struct sg_op *op = arg;
 
-	copy_bytes(op->copy.dst, op->copy.src, op->copy.bytes);
+	for (size_t row = 0; row < op->copy.rows; row++)
+		copy_bytes((char *)op->copy.dst + row * op->copy.dst_pitch,
+			   (const char *)op->copy.src + row * op->copy.src_pitch, op->copy.width);
+}
+
+/* One look at all that lies between the first row and the last is enough in most cases. */
+static bool rows_are_allowed(const void *first, size_t pitch, const struct sg_op *op, bool writes)
+{
+	uint64_t va = (uintptr_t)first;
+	size_t row = 0;
+
+	if (sg_vm_allows(va, (op->copy.rows - 1) * pitch + op->copy.width, writes))
+		return true;
+	while (row < op->copy.rows && sg_vm_allows(va + row * pitch, op->copy.width, writes))
+		row++;
+	return row == op->copy.rows;
+}
+
+bool sg_op_copy_is_allowed(const struct sg_op *op)
+{
+	bool from_device = op->copy.way == SG_IN_DEVICE || op->copy.way == SG_TO_HOST;
+	bool to_device = op->copy.way == SG_IN_DEVICE || op->copy.way == SG_TO_DEVICE;
+
+	return (!from_device || rows_are_allowed(op->copy.src, op->copy.src_pitch, op, false)) &&
+	       (!to_device || rows_are_allowed(op->copy.dst, op->copy.dst_pitch, op, true));
 }
 
 /*

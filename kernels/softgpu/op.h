@@ -48,7 +48,9 @@ struct sg_op {
 		struct {
 			void *dst;
 			const void *src;
-			size_t bytes;
+			size_t bytes; /* of all rows */
+			size_t width, rows;
+			size_t dst_pitch, src_pitch; /* bytes from one row to the next */
 			void *staged; /* malloc'ed copy of a pageable source, or NULL */
 			enum sg_way way;
 			bool pageable; /* one side is host memory that is not registered */
@@ -108,6 +110,9 @@ void sg_op_run(struct sg_op *op, struct sg_stream *stream);
 
 /* Does at once what the op does to memory and to others. Return: false, it faulted. */
 bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx);
+
+/* Return: whether the mappings allow a copy to read and write what it has of device memory. */
+bool sg_op_copy_is_allowed(const struct sg_op *op);
 
 /* Return: the error of a context in which the op faulted. */
 CUresult sg_op_fault(const struct sg_op *op);

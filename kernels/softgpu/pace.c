@@ -92,15 +92,6 @@ static bool launch_reserve(const struct sg_op *op, struct sg_stream *s)
 
 /* ---- copies and fills ---- */
 
-static bool copy_is_allowed(const struct sg_op *op)
-{
-	bool from_device = op->copy.way == SG_IN_DEVICE || op->copy.way == SG_TO_HOST;
-	bool to_device = op->copy.way == SG_IN_DEVICE || op->copy.way == SG_TO_DEVICE;
-
-	return (!from_device || sg_vm_allows((uintptr_t)op->copy.src, op->copy.bytes, false)) &&
-	       (!to_device || sg_vm_allows((uintptr_t)op->copy.dst, op->copy.bytes, true));
-}
-
 static bool op_is_small(const struct sg_op *op)
 {
 	return op->copy.bytes <= (op->copy.pageable ? SG_PACE_PAGEABLE_BYTES : SG_PACE_BYTES);
@@ -141,7 +132,7 @@ static bool copy_reserve(struct sg_op *op, struct sg_stream *s)
 	case SG_IN_HOST:
 		break;
 	}
-	return op_is_small(op) ? sg_op_perform(op, s->ctx) : copy_is_allowed(op);
+	return op_is_small(op) ? sg_op_perform(op, s->ctx) : sg_op_copy_is_allowed(op);
 }
 
 static bool fill_reserve(struct sg_op *op, struct sg_stream *s)

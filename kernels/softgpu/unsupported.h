@@ -14,7 +14,6 @@
 
 #ifndef CUDA_VERSION /* cuda.h was not included before: gpu_check.c compares */
 
-typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUlinkState_st *CUlinkState;
 typedef struct CUlib_st *CUlibrary;

@@ -48,10 +48,11 @@ static CUresult op_submit(CUstream handle, struct sg_op *op, bool wait)
 
 struct copy {
 	uint64_t dst, src;
-	size_t bytes;
+	size_t bytes; /* of a row */
 	/* The caller named device memory: pageable memory is refused. */
 	bool dst_on_device, src_on_device;
 	bool wait;
+	size_t rows, dst_pitch, src_pitch; /* pitch: bytes from one row to the next */
 };
 
 /* Pageable memory, too, is read and written when the graph runs. */
@@ -67,63 +68,129 @@ static bool stream_is_captured(CUstream handle)
 	return captured;
 }
 
-/* Return: whether a synchronous call returns before the device's memory at @va has the bytes. */
-static bool write_is_late(uint64_t va, uint64_t bytes)
+/*
+ * Return: whether a synchronous call returns before the device's memory at @va has the bytes. A
+ * write that is not allowed faults in the call.
+ */
+static bool write_is_late(uint64_t va)
 {
 	struct sg_context *ctx;
 
-	/* Timed mode knows when they are there. A write that is not allowed faults in the call. */
+	/* Timed mode knows when they are there. */
 	return !sg_context_current(&ctx) && !sg_is_timed(ctx->device) &&
-	       sg_vm_allows(va, bytes, true) && !sg_vm_describe(va).sync_memops;
+	       !sg_vm_describe(va).sync_memops;
 }
 
 /*
  * As a driver does: a copy from pageable memory is complete when the source has been read, one
  * within the device when it has been queued; neither when the bytes are there.
  */
-static bool copy_is_late(const struct copy *c, enum sg_place dst, enum sg_place src)
+static bool copy_is_late(const struct copy *c, const struct sg_op *op)
 {
-	return c->wait && dst == SG_DEVICE && write_is_late(c->dst, c->bytes) &&
-	       (src == SG_PAGEABLE || (src == SG_DEVICE && sg_vm_allows(c->src, c->bytes, false)));
+	return c->wait &&
+	       (op->copy.way == SG_IN_DEVICE ||
+		(op->copy.way == SG_TO_DEVICE && op->copy.pageable)) &&
+	       write_is_late(c->dst) && sg_op_copy_is_allowed(op);
+}
+
+/*
+ * Turns rows without a gap into one row. Return: false, the bytes or a side's length overflow, or
+ * a side goes beyond the address space.
+ */
+static bool copy_normalise(struct copy *c, size_t *ret_dst_span, size_t *ret_src_span)
+{
+	uint64_t end;
+	size_t bytes;
+
+	if (__builtin_mul_overflow(c->bytes, c->rows, &bytes))
+		return false;
+	if (c->rows == 1 || (c->dst_pitch == c->bytes && c->src_pitch == c->bytes)) {
+		c->bytes = c->dst_pitch = c->src_pitch = bytes;
+		c->rows = 1;
+		*ret_dst_span = *ret_src_span = bytes;
+		return true;
+	}
+	return !__builtin_mul_overflow(c->dst_pitch, c->rows - 1, ret_dst_span) &&
+	       !__builtin_add_overflow(*ret_dst_span, c->bytes, ret_dst_span) &&
+	       !__builtin_add_overflow(c->dst, *ret_dst_span, &end) &&
+	       !__builtin_mul_overflow(c->src_pitch, c->rows - 1, ret_src_span) &&
+	       !__builtin_add_overflow(*ret_src_span, c->bytes, ret_src_span) &&
+	       !__builtin_add_overflow(c->src, *ret_src_span, &end);
+}
+
+static struct sg_op *copy_op_create(const struct copy *c, enum sg_place dst, enum sg_place src)
+{
+	struct sg_op *op = sg_op_create(dst == SG_PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_COPY);
+
+	if (!op)
+		return NULL;
+	op->copy.dst = pointer_of(c->dst);
+	op->copy.src = pointer_of(c->src);
+	op->copy.bytes = c->bytes * c->rows;
+	op->copy.width = c->bytes;
+	op->copy.rows = c->rows;
+	op->copy.dst_pitch = c->dst_pitch;
+	op->copy.src_pitch = c->src_pitch;
+	op->copy.way = copy_way_of(dst, src);
+	op->copy.pageable = dst == SG_PAGEABLE || src == SG_PAGEABLE;
+	op->late = copy_is_late(c, op);
+	return op;
+}
+
+/* Reads the source into memory of the op's own, row behind row. Return: false, there is none. */
+static bool copy_stage(struct sg_op *op)
+{
+	char *staged = malloc(op->copy.bytes);
+
+	if (!staged)
+		return false;
+	for (size_t row = 0; row < op->copy.rows; row++)
+		memcpy(staged + row * op->copy.width,
+		       (const char *)op->copy.src + row * op->copy.src_pitch, op->copy.width);
+	op->copy.src = op->copy.staged = staged;
+	op->copy.src_pitch = op->copy.width;
+	return true;
 }
 
 /*
  * A pageable source is read before the call returns, and a pageable destination is written before
  * it returns, as the driver does.
  */
-static CUresult copy_submit(CUstream stream, const struct copy *c)
+static CUresult copy_rows_submit(CUstream stream, const struct copy *wanted)
 {
-	enum sg_place dst = sg_place_of(c->dst, c->bytes), src = sg_place_of(c->src, c->bytes);
+	struct copy c = *wanted;
+	size_t dst_span, src_span;
+	enum sg_place dst, src;
 	struct sg_op *op;
 
 	SG_TRY(sg_enter_context());
-	if (c->wait)
+	if (c.wait)
 		SG_TRY(sg_capture_unsafe());
-	if (!c->bytes)
+	if (!c.bytes || !c.rows)
 		return CUDA_SUCCESS;
-	if (!c->dst || !c->src || (c->dst_on_device && dst == SG_PAGEABLE) ||
-	    (c->src_on_device && src == SG_PAGEABLE))
+	if (!c.dst || !c.src || !copy_normalise(&c, &dst_span, &src_span))
 		return CUDA_ERROR_INVALID_VALUE;
-	op = sg_op_create(dst == SG_PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_COPY);
+	dst = sg_place_of(c.dst, dst_span);
+	src = sg_place_of(c.src, src_span);
+	if ((c.dst_on_device && dst == SG_PAGEABLE) || (c.src_on_device && src == SG_PAGEABLE))
+		return CUDA_ERROR_INVALID_VALUE;
+	op = copy_op_create(&c, dst, src);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	op->copy.dst = pointer_of(c->dst);
-	op->copy.src = pointer_of(c->src);
-	op->copy.bytes = c->bytes;
-	op->copy.way = copy_way_of(dst, src);
-	op->copy.pageable = dst == SG_PAGEABLE || src == SG_PAGEABLE;
-	op->late = copy_is_late(c, dst, src);
-	if (src == SG_PAGEABLE && dst != SG_PAGEABLE && (!c->wait || op->late) &&
-	    op->kind == SG_OP_COPY && !stream_is_captured(stream)) {
-		op->copy.staged = malloc(c->bytes);
-		if (!op->copy.staged) {
-			sg_op_destroy(op);
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		memcpy(op->copy.staged, op->copy.src, c->bytes);
-		op->copy.src = op->copy.staged;
+	if (src == SG_PAGEABLE && dst != SG_PAGEABLE && (!c.wait || op->late) &&
+	    op->kind == SG_OP_COPY && !stream_is_captured(stream) && !copy_stage(op)) {
+		sg_op_destroy(op);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	return op_submit(stream, op, (c->wait && !op->late) || dst == SG_PAGEABLE);
+	return op_submit(stream, op, (c.wait && !op->late) || dst == SG_PAGEABLE);
+}
+
+static CUresult copy_submit(CUstream stream, const struct copy *linear)
+{
+	struct copy c = *linear;
+
+	c.rows = 1;
+	return copy_rows_submit(stream, &c);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes,
@@ -145,7 +212,8 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t b
 				      CUstream stream)
 {
 	SG_ENTER();
-	return copy_submit(stream, &(struct copy){ dst, src, bytes, true, true, false });
+	return copy_submit(stream, &(struct copy){ dst, src, bytes, .dst_on_device = true,
+						   .src_on_device = true });
 }
 
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
@@ -180,7 +248,7 @@ CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 	return copy_submit(NULL, &(struct copy){ dst, src, bytes, .wait = true });
 }
 
-/* ---- Pitched copies: row by row ---- */
+/* ---- Pitched copies: all rows are one piece of work ---- */
 
 struct side {
 	uint64_t base;
@@ -207,49 +275,69 @@ static CUresult copy_side_of(CUmemorytype type, uint64_t host, CUdeviceptr devic
 	}
 }
 
-static uint64_t copy_row_of(const struct side *s, size_t row, size_t width)
+/*
+ * Turns base, column and line into the address of the first row. A pitch of 0 is not specified:
+ * there is no gap then. Return: false, the pitch does not fit, or there is no such address.
+ */
+static bool side_normalise(struct side *s, size_t width)
 {
-	return s->base + (s->y + row) * (s->pitch ? s->pitch : width) + s->x_bytes;
+	uint64_t offset;
+
+	if (s->pitch > SG_PITCH_MAX ||
+	    (s->pitch && (width > s->pitch || s->x_bytes > s->pitch - width)))
+		return false;
+	if (!s->pitch)
+		s->pitch = width;
+	return s->base && !__builtin_mul_overflow(s->y, s->pitch, &offset) &&
+	       !__builtin_add_overflow(offset, s->x_bytes, &offset) &&
+	       !__builtin_add_overflow(s->base, offset, &s->base);
 }
 
-CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
+static CUresult copy_2d_submit(const CUDA_MEMCPY2D *p, CUstream stream, bool wait)
 {
 	struct side src, dst;
 
-	SG_ENTER();
 	SG_TRY(sg_enter_context());
-	if (!c)
+	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(copy_side_of(c->srcMemoryType, (uintptr_t)c->srcHost, c->srcDevice, &src));
-	SG_TRY(copy_side_of(c->dstMemoryType, (uintptr_t)c->dstHost, c->dstDevice, &dst));
-	src.x_bytes = c->srcXInBytes;
-	src.y = c->srcY;
-	src.pitch = c->srcPitch;
-	dst.x_bytes = c->dstXInBytes;
-	dst.y = c->dstY;
-	dst.pitch = c->dstPitch;
-	if ((src.pitch && src.pitch < c->WidthInBytes) ||
-	    (dst.pitch && dst.pitch < c->WidthInBytes))
+	SG_TRY(copy_side_of(p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice, &src));
+	SG_TRY(copy_side_of(p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice, &dst));
+	src.x_bytes = p->srcXInBytes;
+	src.y = p->srcY;
+	src.pitch = p->srcPitch;
+	dst.x_bytes = p->dstXInBytes;
+	dst.y = p->dstY;
+	dst.pitch = p->dstPitch;
+	if (p->WidthInBytes && p->Height &&
+	    !(side_normalise(&src, p->WidthInBytes) && side_normalise(&dst, p->WidthInBytes)))
 		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t row = 0; row < c->Height; row++)
-		SG_TRY(copy_submit(stream,
-				   &(struct copy){ .dst = copy_row_of(&dst, row, c->WidthInBytes),
-						   .src = copy_row_of(&src, row, c->WidthInBytes),
-						   .bytes = c->WidthInBytes,
-						   .dst_on_device = dst.device,
-						   .src_on_device = src.device }));
-	return CUDA_SUCCESS;
+	return copy_rows_submit(stream, &(struct copy){ .dst = dst.base,
+							.src = src.base,
+							.bytes = p->WidthInBytes,
+							.dst_on_device = dst.device,
+							.src_on_device = src.device,
+							.wait = wait,
+							.rows = p->Height,
+							.dst_pitch = dst.pitch,
+							.src_pitch = src.pitch });
 }
 
-CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *c)
+CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 {
-	SG_TRY(cuMemcpy2DAsync_v2(c, NULL));
-	return cuStreamSynchronize(NULL);
+	SG_ENTER();
+	return copy_2d_submit(copy, stream, false);
 }
 
-CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *c)
+CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy)
 {
-	return cuMemcpy2D_v2(c);
+	SG_ENTER();
+	return copy_2d_submit(copy, NULL, true);
+}
+
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
+{
+	SG_ENTER();
+	return copy_2d_submit(copy, NULL, true);
 }
 
 /* ---- Fills ---- */
@@ -312,7 +400,8 @@ static CUresult fill_submit(CUstream stream, const struct fill *wanted)
 	op->fill.rows = f.rows;
 	op->fill.pitch = f.pitch;
 	op->fill.in_host = memory != SG_DEVICE;
-	op->late = f.wait && memory == SG_DEVICE && write_is_late(f.va, bytes);
+	op->late = f.wait && memory == SG_DEVICE && write_is_late(f.va) &&
+		   sg_vm_allows(f.va, bytes, true);
 	return op_submit(stream, op, f.wait && !op->late);
 }
 

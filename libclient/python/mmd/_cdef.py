@@ -97,7 +97,7 @@ struct mm_gpu_api { size_t size; void *library; void *cuInit; void *cuDriverGetV
     void *cuEventRecord; void *cuEventRecordWithFlags; void *cuEventQuery; void
     *cuEventSynchronize; void *cuEventElapsedTime; void *cuLaunchHostFunc; void *cuModuleLoad;
     void *cuModuleLoadData; void *cuModuleUnload; void *cuModuleGetFunction; void *cuFuncLoad;
-    void *cuFuncGetAttribute; void *cuLaunchKernel; };
+    void *cuFuncGetAttribute; void *cuLaunchKernel; void *cuMemcpy2DAsync; };
 struct mm_gpu_api;
 struct mm_client;
 struct mm_model;
