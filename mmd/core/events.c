@@ -16,6 +16,7 @@
 #include "mmd/core/settle.h"
 #include "mmd/core/plan/swap.h"
 #include "mmd/core/book/emit.h"
+#include "mmd/core/book/upkeep.h"
 
 int mm_core_on_join(struct mm_core *c, uint64_t now_ns, const struct mm_core_join *join,
 		    uint32_t *ret_tenant)
@@ -182,6 +183,8 @@ void mm_core_on_page_unheld(struct mm_core *c, uint64_t now_ns, uint32_t page)
 {
 	mm_assert(page < c->ledger.pages);
 	mm_c_event_begin(c, now_ns);
-	mm_ledger_unheld(&c->ledger, page);
+	mm_c_unheld(c, page);
+	/* It is on its way before anybody is to give a page for the min that it was kept for. */
+	mm_c_retry_quarantine(c);
 	mm_c_settle(c, now_ns);
 }

@@ -40,6 +40,15 @@ bool mm_c_page_is_unfit(const struct mm_core *c, uint32_t page)
 	return p->suspect || p->unheld;
 }
 
+void mm_c_unheld(struct mm_core *c, uint32_t page)
+{
+	bool is_free = c->ledger.page[page].state == MM_PAGE_FREE;
+
+	mm_ledger_unheld(&c->ledger, page);
+	if (is_free)
+		mm_c_quarantine_unfit(c, page);
+}
+
 /* A suspect page waits: by the retry, the driver has recorded what it found. */
 void mm_c_quarantine_unfit(struct mm_core *c, uint32_t page)
 {

@@ -18,6 +18,11 @@ void mm_c_suspect(struct mm_core *c);
  * done.
  */
 void mm_c_suspect_clear(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps);
+/*
+ * Marks a page whose descriptor mmd has lost. One that is free is quarantined at once: it covers no
+ * min any more.
+ */
+void mm_c_unheld(struct mm_core *c, uint32_t page);
 /* Whether a page that comes free must not be used again as it is: suspect, or unheld. */
 bool mm_c_page_is_unfit(const struct mm_core *c, uint32_t page);
 /* Quarantines such a page; it is created anew, a suspect one later. */

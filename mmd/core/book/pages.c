@@ -47,16 +47,18 @@ void mm_c_page_scrubbed(struct mm_core *c, uint32_t page)
 
 /*
  * The account that had the page last is charged; a page that no account ever had is charged to
- * none.
+ * none. A page that was charged to nobody may have covered a min, even that of another account of
+ * its domain.
  */
 void mm_c_page_quarantine(struct mm_core *c, uint32_t page, bool poisoned)
 {
 	struct mm_page *p = &c->ledger.page[page];
 
+	if (p->account == MM_DOMAIN_NONE)
+		c->mins_covered = false;
 	if (p->last == MM_DOMAIN_NONE) {
 		c->lost += !p->lost;
 		p->lost = true;
-		c->mins_covered = false;
 	} else if (!p->quarantined) {
 		mm_account_quarantine(&c->account[p->last], p->account != MM_DOMAIN_NONE);
 		mm_ledger_charge(&c->ledger, page, p->last, true);

@@ -354,6 +354,72 @@ static void joined_accounts_share_pages(void **state)
 	assert_int_equal(account_named(1).charged, 40);
 }
 
+/*
+ * A free page covers the min of another account of the domain that had it. When mmd loses its
+ * descriptor it is created anew, before anybody is to give a page.
+ */
+static void a_lost_page_of_a_domain_is_replaced(void **state)
+{
+	struct w_proc *a, *b;
+	uint32_t page = 0;
+
+	(void)state;
+	world_begin(MM_POLICY_ELASTIC, 40);
+	w_account_add(w, 0, 0, &(struct mm_core_quota){ 0 });
+	w_account_add(w, 1, 0, &(struct mm_core_quota){ .min_pages = 12 });
+	w_account_add(w, 2, 2, &(struct mm_core_quota){ 0 });
+	world_xfer_up();
+	a = tenant_with_kv(0, 1, 12);
+	b = tenant_with_kv(2, 1, 28);
+	assert_int_equal(b->held, 16); /* 12 are kept for the min */
+	w_kv_want(w, a, 0);
+	while (w_kv_release(w, a))
+		;
+	w_run(w);
+	wait_ms(50);
+	assert_int_equal(a->held, 0);
+	assert_int_equal(b->held, 28); /* for the min there are those that account 0 had */
+	while (mm_core_page(w->core, page, NULL) != MM_PAGE_FREE)
+		page++;
+	assert_true(w_page_unheld(w, page)); /* the world checks mins after each event */
+	assert_int_equal(account_named(0).quarantined, 1);
+	w_run(w);
+	wait_ms(50);
+	assert_int_equal(account_named(0).quarantined, 0);
+	assert_int_equal(world_stats().pages[MM_PAGE_FREE], 12);
+	assert_int_equal(b->held, 28);
+	assert_int_equal(b->reclaim, 0);
+}
+
+/* A free page is out of use as soon as its descriptor is lost, also while nothing is scrubbed. */
+static void a_lost_page_is_out_of_use_at_once(void **state)
+{
+	struct w_proc *a;
+	uint32_t page = 0;
+
+	(void)state;
+	world_begin(MM_POLICY_ELASTIC, 40);
+	w_account_add(w, 0, 0, &(struct mm_core_quota){ .min_pages = 40 });
+	world_xfer_up();
+	a = tenant_with_kv(0, 1, 30);
+	w_kv_want(w, a, 10);
+	for (uint32_t i = 0; i < 10; i++)
+		assert_true(w_kv_release(w, a));
+	w_run(w);
+	w_xfer_kill(w, false);
+	for (uint32_t i = 0; i < 10; i++)
+		assert_true(w_kv_release(w, a));
+	assert_int_equal(world_stats().pages[MM_PAGE_DIRTY], 10);
+	while (mm_core_page(w->core, page, NULL) != MM_PAGE_FREE)
+		page++;
+	assert_true(w_page_unheld(w, page));
+	assert_int_equal(mm_core_page(w->core, page, NULL), MM_PAGE_QUARANTINE);
+	world_xfer_up();
+	wait_ms(2000);
+	assert_int_equal(world_stats().pages[MM_PAGE_FREE], 30);
+	assert_int_equal(a->held, 10);
+}
+
 /* Accounts come and go, and each was the last to have some pages: entries do not run out. */
 static void entries_of_the_gone_are_used_again(void **state)
 {
@@ -585,6 +651,8 @@ int main(void)
 		TEST(the_lower_priority_lends_first),
 		TEST(a_min_is_not_taken),
 		TEST(joined_accounts_share_pages),
+		TEST(a_lost_page_of_a_domain_is_replaced),
+		TEST(a_lost_page_is_out_of_use_at_once),
 		TEST(entries_of_the_gone_are_used_again),
 		TEST(who_gives_in_time_is_left_alone),
 		TEST(who_does_not_is_killed),
