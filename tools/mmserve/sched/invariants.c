@@ -6,19 +6,59 @@
 #include "libclient/support/cleanup.h"
 #include "tools/mmserve/sched/sched.h"
 
+/* Return: what is wrong with word @at of a running sequence's table and the entry behind it. */
+static const char *check_entry(const struct mm_sched *s, uint32_t seq, uint32_t at, uint32_t *sums)
+{
+	const struct mm_seq *q = &s->seqs[seq];
+	const uint32_t word = mm_sched_table(s, seq)[at];
+	const uint32_t entry = s->backing[q->row * (size_t)s->table_stride + at];
+	const struct mm_kvcold_entry *e;
+
+	if (entry == MM_KV_NONE)
+		return word & MM_KV_COLD ? "a cold word has no entry behind it" : NULL;
+	if (entry >= s->cold.n_entries)
+		return "a block's entry does not exist";
+	e = &s->cold.entries[entry];
+	if ((uint64_t)(at + 1) * s->config.block_tokens > q->computed)
+		return "a block that is not full has an entry";
+	if (word & MM_KV_COLD ? word != (MM_KV_COLD | entry) || e->state != MM_KVCOLD_USABLE
+			      : e->state < MM_KVCOLD_COPYING || e->state > MM_KVCOLD_LIVE)
+		return "an entry's state is not that of its word";
+	if (!(word & MM_KV_COLD) && (e->seq != seq || e->index != at))
+		return "an entry on its way does not have its sequence";
+	if (e->state == MM_KVCOLD_COPYING && e->block != word)
+		return "a block moved while it was being copied";
+	sums[e->state]++;
+	return NULL;
+}
+
+static const char *check_cold_sums(const struct mm_seq *q, const uint32_t *sums)
+{
+	return q->n_cold == sums[MM_KVCOLD_USABLE] && q->n_copying == sums[MM_KVCOLD_COPYING] &&
+			       q->n_backed == sums[MM_KVCOLD_LANDED] + sums[MM_KVCOLD_LIVE]
+		       ? NULL
+		       : "the counts of a sequence's entries are not theirs";
+}
+
 static const char *check_tables(const struct mm_sched *s, uint32_t seq, uint8_t *owned)
 {
 	const struct mm_seq *q = &s->seqs[seq];
+	uint32_t sums[MM_KVCOLD_USABLE + 1] = { 0 };
 
 	for (uint32_t j = 0; j < q->n_blocks; j++) {
 		const uint32_t block = mm_sched_table(s, seq)[j];
+		const char *wrong = s->backing ? check_entry(s, seq, j, sums) : NULL;
 
+		if (wrong)
+			return wrong;
+		if (s->backing && block & MM_KV_COLD)
+			continue;
 		if (owned[block]++)
 			return "a block belongs to two sequences";
 		if (s->owner[block] != seq)
 			return "a block's owner does not have it";
 	}
-	return NULL;
+	return check_cold_sums(q, sums);
 }
 
 static const char *check_rows(const struct mm_sched *s)
@@ -56,7 +96,7 @@ static const char *check_running(const struct mm_sched *s, uint8_t *owned)
 			return "computed tokens have no block";
 		if (q->want != mm_sched_seq_wants(s, q))
 			return "what a sequence wants was not kept up";
-		blocks += q->n_blocks;
+		blocks += q->n_blocks - q->n_cold;
 		prompts += mm_seq_is_prompt(q);
 		want += q->want;
 		wrong = check_tables(s, s->running[i], owned);
@@ -65,30 +105,70 @@ static const char *check_running(const struct mm_sched *s, uint8_t *owned)
 		return wrong;
 	if (prompts != s->n_prompts || want != s->want_running)
 		return "the sums over the running are not theirs";
-	return blocks == s->kv.used_blocks ? check_rows(s) : "a block in use belongs to nobody";
+	return blocks + s->n_orphans == s->kv.used_blocks ? check_rows(s)
+							  : "a block in use belongs to nobody";
 }
 
 static const char *swap_slots_check(const struct mm_sched *s, const struct mm_seq *q,
 				    uint8_t *owned)
 {
-	uint32_t slot = q->slot;
+	uint32_t slot = q->slot, cold = 0;
 
 	if (q->n_slots != (q->computed ? mm_sched_blocks(s, q->computed) : 0))
 		return "a waiting sequence has computed tokens without a slot, or slots without";
-	for (uint32_t i = 0; i < q->n_slots; i++, slot = s->slots[slot])
+	for (uint32_t i = 0; i < q->n_slots; i++, slot = s->slots[slot]) {
 		if (owned[slot]++)
 			return "a slot belongs to two sequences";
-	return NULL;
+		if (slot >= s->cold.n_entries)
+			continue;
+		if (s->cold.entries[slot].state == MM_KVCOLD_USABLE && slot >= s->cold.room)
+			return "a waiting sequence's entry is live beyond the room";
+		if (s->cold.entries[slot].state == MM_KVCOLD_USABLE)
+			cold++;
+		else if (s->cold.entries[slot].state != MM_KVCOLD_SLOT)
+			return "a waiting sequence has an entry that is on its way";
+	}
+	return cold == q->n_cold ? NULL : "a waiting sequence's entries are not its count";
 }
 
 static const char *check_free_slots(const struct mm_sched *s, uint32_t used, uint8_t *owned)
 {
 	uint32_t slot = s->free_slot;
 
-	for (uint32_t i = 0; i < s->free_slots; i++, slot = s->slots[slot])
-		if (owned[slot]++)
+	for (uint32_t i = 0; i < s->free_slots - s->cold.n_free; i++, slot = s->slots[slot])
+		if (owned[slot]++ || slot < s->cold.n_entries)
 			return "a free slot is somebody's";
-	return used + s->free_slots == s->n_slots ? NULL : "a slot is lost";
+	for (uint32_t i = 0; i < s->cold.n_entries; i++)
+		if (s->cold.entries[i].state == MM_KVCOLD_FREE && owned[i]++)
+			return "a free entry is somebody's";
+	for (uint32_t i = 0; i < s->n_running; i++) {
+		const struct mm_seq *q = &s->seqs[s->running[i]];
+
+		used += q->n_cold + q->n_backed + q->n_copying;
+	}
+	return used + s->n_orphans + s->free_slots == s->n_slots ? NULL : "a slot is lost";
+}
+
+/* Checks the entries that are on their way, and what chunks count of them. */
+static const char *check_pending(const struct mm_sched *s)
+{
+	mm_cleanup(mm_free_ptr) uint32_t *copying = calloc(s->kv.n_chunks, sizeof(*copying));
+	uint32_t orphans = 0;
+
+	mm_assert(copying != NULL);
+	for (uint32_t i = 0; i < s->cold.n_pending; i++) {
+		const struct mm_kvcold_entry *e = &s->cold.entries[s->cold.pending[i]];
+
+		if (e->state == MM_KVCOLD_COPYING)
+			copying[e->block / s->kv.blocks_per_chunk]++;
+		orphans += e->seq == MM_KV_NONE;
+		if (e->seq == MM_KV_NONE && e->state != MM_KVCOLD_COPYING)
+			return "an entry that belongs to nobody is on its way";
+	}
+	for (uint32_t i = 0; i < s->kv.n_chunks && s->copying; i++)
+		if (copying[i] != s->copying[i] || (copying[i] && s->kv.chunks[i].retired))
+			return "a chunk's copies are not its count";
+	return orphans == s->n_orphans ? NULL : "the blocks of nobody are not their count";
 }
 
 static const char *check_waiting(const struct mm_sched *s)
@@ -136,6 +216,10 @@ const char *mm_sched_check(const struct mm_sched *s)
 	const char *wrong = mm_kvblocks_check(&s->kv);
 
 	mm_assert(owned != NULL);
+	if (!wrong && s->cold.n_entries)
+		wrong = mm_kvcold_check(&s->cold);
+	if (!wrong)
+		wrong = check_pending(s);
 	if (!wrong)
 		wrong = check_running(s, owned);
 	if (!wrong)

@@ -232,9 +232,64 @@ const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
 	return mm_sched_evict(k->sched, now_ns, k->off_turn);
 }
 
+/* ---- cold blocks ---- */
+
+/* Return: how many of the blocks that are wanted are in entries, or have room there. */
+static uint32_t cold_blocks(const struct mm_sched *s)
+{
+	uint64_t sealed = 0;
+
+	for (uint32_t i = 0; i < s->n_running && s->cold.room; i++)
+		sealed += s->seqs[s->running[i]].computed / s->config.block_tokens;
+	return (uint32_t)MM_MIN(sealed, s->cold.room);
+}
+
+/* Return: the blocks that are to be free for the running ones to grow and the oldest to enter. */
+static uint64_t blocks_ahead(const struct mm_sched *s)
+{
+	uint64_t held = 0, ahead;
+
+	for (uint32_t i = 0; i < s->n_running; i++)
+		held += s->seqs[s->running[i]].n_blocks;
+	ahead = s->want_running - MM_MIN(held, s->want_running);
+	if (s->queue != MM_KV_NONE && s->n_running < s->config.max_batch) {
+		const struct mm_seq *head = &s->seqs[s->queue];
+
+		ahead += mm_sched_blocks(s, MM_MIN(head->total + 1, head->limit)) - head->n_cold;
+	}
+	return ahead;
+}
+
+/* Has blocks copied to entries if too few are free, or will be when the copies before are used. */
+static int arena_cool(struct mm_kvman *k, uint64_t now_ns)
+{
+	struct mm_sched *s = k->sched;
+	const uint64_t soon = (uint64_t)s->kv.free_blocks + mm_sched_cooling(s);
+	struct mm_sched_swap swaps[MM_KVMAN_COOLS];
+	uint64_t ahead;
+	uint32_t n;
+	int r;
+
+	if (!s->cold.room || !k->ops->cool)
+		return 0;
+	ahead = blocks_ahead(s) + mm_kvblocks_displaced(&s->kv);
+	if (ahead <= soon)
+		return 0;
+	n = mm_sched_cool(s, (uint32_t)MM_MIN(ahead - soon, MM_KVMAN_COOLS), swaps);
+	if (!n)
+		return 0;
+	r = k->ops->cool(k->context, swaps, n);
+	k->blocks_cooled += r ? 0 : n;
+	for (uint32_t i = 0; i < n && r; i++)
+		mm_sched_cooled(s, swaps[i].slot, true, now_ns);
+	return r == -EAGAIN ? 0 : r;
+}
+
 int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 {
-	const uint32_t wanted = blocks_in_chunks(k, mm_sched_blocks_wanted(k->sched));
+	const uint32_t blocks = mm_sched_blocks_wanted(k->sched);
+	const uint32_t cold = cold_blocks(k->sched);
+	const uint32_t wanted = blocks_in_chunks(k, blocks - MM_MIN(blocks, cold));
 	const struct mm_kvman_load load = {
 		.chunks_used = k->sched->kv.used_chunks,
 		.chunks_queued = blocks_in_chunks(k, mm_sched_blocks_queued(k->sched)),
@@ -253,7 +308,9 @@ int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 		r = arena_trim(k, MM_MAX(wanted, k->config.keep_chunks), now_ns);
 	if (!r)
 		r = retire_chunks(k, now_ns);
-	return r ? r : release_retired(k);
+	if (!r)
+		r = release_retired(k);
+	return r ? r : arena_cool(k, now_ns);
 }
 
 /* ---- steps ---- */

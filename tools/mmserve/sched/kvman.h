@@ -11,6 +11,9 @@
  *             turn, sequences are preempted, to the swap space if there is one. The scheduler
  *             keeps the blocks, this file has the policy, and the caller provides the memory
  *             through a table of functions.
+ *             With a cold pool it has blocks copied to entries ahead of need, when fewer blocks are
+ *             free than the running sequences want next and the oldest waiting one needs. Blocks
+ *             that entries can take are not requested of mmd.
  * Pure:       the same state, arguments and answers lead to the same calls. No clock, driver or
  *             syscall; no allocation after mm_kvman_init(). Runs in the engine, in tests and in the
  *             simulator.
@@ -48,6 +51,9 @@ struct mm_kvman_ops { /* a negative errno that is not named here ends the run */
 	/* Return: 0 all work up to the last mark is done; -EAGAIN not yet. */
 	int (*marked)(void *context);
 	void (*load)(void *context, const struct mm_kvman_load *load);
+	/* Begins to copy blocks to entries of the cold pool; @n is at least 1. NULL: there is none.
+	 * Return: 0 mm_sched_cooled() will follow for each; -EAGAIN none, to be tried again. */
+	int (*cool)(void *context, const struct mm_sched_swap *swaps, uint32_t n);
 };
 
 struct mm_kvman_config {
@@ -64,6 +70,9 @@ struct mm_kvman_config {
 /* The values of answer_ns and retry_ns that engines use. */
 #define MM_KVMAN_ANSWER_NS (2 * MM_NS_PER_S)
 #define MM_KVMAN_RETRY_NS  (100 * MM_NS_PER_MS)
+
+/* The most blocks that begin to be copied to entries between two steps. */
+#define MM_KVMAN_COOLS 32u
 
 /*
  * The default of mm_sched_config.swap_tokens. A step reads all weights, however many tokens it
@@ -96,7 +105,8 @@ struct mm_kvman {
 	uint64_t step_ns;          /* duration of the last step */
 	uint64_t chunks_released;
 	uint64_t blocks_moved;
-	uint32_t chunks_max; /* most chunks that were usable at once */
+	uint64_t blocks_cooled; /* that began to be copied to entries */
+	uint32_t chunks_max;    /* most chunks that were usable at once */
 };
 
 struct mm_kvman_arena {       /* the sizes from which that of an arena is computed */

@@ -63,6 +63,9 @@ void mm_sched_done(struct mm_sched *s)
 	mm_kvblocks_done(&s->kv);
 	free(s->seqs);
 	free(s->tables);
+	free(s->backing);
+	free(s->copying);
+	mm_kvcold_done(&s->cold);
 	free(s->running);
 	free(s->rows);
 	free(s->owner);
@@ -192,6 +195,29 @@ const uint32_t *mm_sched_table(const struct mm_sched *s, uint32_t seq)
 	return table_of(s, &s->seqs[seq]);
 }
 
+/* ---- slots of the swap space; the lowest are entries of the cold pool, if there is one ---- */
+
+static uint32_t slot_get(struct mm_sched *s)
+{
+	const uint32_t slot = s->free_slot;
+
+	if (s->free_slots-- == s->cold.n_free)
+		return mm_kvcold_take_slot(&s->cold);
+	s->free_slot = s->slots[slot];
+	return slot;
+}
+
+static void slot_put(struct mm_sched *s, uint32_t slot)
+{
+	s->free_slots++;
+	if (slot < s->cold.n_entries) {
+		mm_kvcold_put(&s->cold, slot);
+		return;
+	}
+	s->slots[slot] = s->free_slot;
+	s->free_slot = slot;
+}
+
 /* Gives @seq blocks for its first @tokens tokens, or none if there are not enough. */
 static bool blocks_reserve(struct mm_sched *s, uint32_t seq, uint32_t tokens)
 {
@@ -206,9 +232,32 @@ static bool blocks_reserve(struct mm_sched *s, uint32_t seq, uint32_t tokens)
 	while (q->n_blocks < need) {
 		block = mm_kvblocks_get(&s->kv);
 		s->owner[block] = seq;
+		if (s->backing)
+			s->backing[q->row * (size_t)s->table_stride + q->n_blocks] = MM_KV_NONE;
 		table_of(s, q)[q->n_blocks++] = block;
 	}
 	return true;
+}
+
+/*
+ * Frees the last block of a sequence. One that is being copied stays in use until the copy is done;
+ * an entry is freed unless it is one of the slots by which the sequence was swapped out.
+ */
+static void block_leave(struct mm_sched *s, struct mm_seq *q, uint64_t now_ns)
+{
+	const uint32_t at = --q->n_blocks, block = table_of(s, q)[at];
+	const uint32_t entry =
+		s->backing ? s->backing[q->row * (size_t)s->table_stride + at] : MM_KV_NONE;
+
+	if (entry != MM_KV_NONE && s->cold.entries[entry].state == MM_KVCOLD_COPYING) {
+		s->cold.entries[entry].seq = MM_KV_NONE;
+		s->n_orphans++;
+		return;
+	}
+	if (entry != MM_KV_NONE && !q->n_slots)
+		slot_put(s, entry);
+	if (!(block & MM_KV_COLD))
+		mm_kvblocks_put(&s->kv, block, now_ns);
 }
 
 /* Takes @seq out of the batch and frees its blocks and its row. */
@@ -218,7 +267,10 @@ static void seq_leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 	uint32_t i = s->n_running - 1;
 
 	while (q->n_blocks)
-		mm_kvblocks_put(&s->kv, table_of(s, q)[--q->n_blocks], now_ns);
+		block_leave(s, q, now_ns);
+	q->n_backed = q->n_copying = 0;
+	if (!q->n_slots)
+		q->n_cold = 0;
 	while (s->running[i] != seq)
 		i--;
 	s->n_running--;
@@ -245,30 +297,36 @@ int mm_sched_set_swap(struct mm_sched *s, uint32_t slots)
 	return 0;
 }
 
-static uint32_t slot_get(struct mm_sched *s)
-{
-	const uint32_t slot = s->free_slot;
-
-	s->free_slot = s->slots[slot];
-	s->free_slots--;
-	return slot;
-}
-
-static void slot_put(struct mm_sched *s, uint32_t slot)
-{
-	s->slots[slot] = s->free_slot;
-	s->free_slot = slot;
-	s->free_slots++;
-}
-
 static void plan_swap(struct mm_sched *s, uint32_t seq, uint32_t block, uint32_t slot)
 {
 	s->plan.swaps[s->plan.n_swaps++] = (struct mm_sched_swap){ seq, block, slot };
 }
 
 /*
+ * Return: the slot that has the bytes of block @at of a running sequence already, or MM_KV_NONE. An
+ * entry that is not usable yet becomes a plain slot.
+ */
+static uint32_t backing_keep(struct mm_sched *s, const struct mm_seq *q, uint32_t at)
+{
+	const uint32_t entry =
+		s->backing ? s->backing[q->row * (size_t)s->table_stride + at] : MM_KV_NONE;
+
+	if (entry == MM_KV_NONE || s->cold.entries[entry].state == MM_KVCOLD_COPYING)
+		return MM_KV_NONE;
+	if (s->cold.entries[entry].state != MM_KVCOLD_USABLE || entry >= s->cold.room)
+		mm_kvcold_park(&s->cold, entry);
+	return entry;
+}
+
+/* Return: the slots that swap_out() needs for a running sequence besides its entries. */
+static uint32_t swap_slots(const struct mm_sched *s, const struct mm_seq *q)
+{
+	return mm_sched_blocks(s, q->computed) - q->n_cold - q->n_backed;
+}
+
+/*
  * Plans to swap out the blocks of a running sequence's computed tokens, in order, or does nothing
- * if there are not enough slots.
+ * if there are not enough slots. What is in entries is not copied.
  */
 static bool swap_out(struct mm_sched *s, uint32_t seq)
 {
@@ -276,11 +334,17 @@ static bool swap_out(struct mm_sched *s, uint32_t seq)
 	const uint32_t n = mm_sched_blocks(s, q->computed);
 	uint32_t *link = &q->slot;
 
-	if (!n || n > s->free_slots)
+	if (!n || swap_slots(s, q) > s->free_slots)
 		return false;
-	while (q->n_slots < n) {
-		*link = slot_get(s);
-		plan_swap(s, seq, table_of(s, q)[q->n_slots++], *link);
+	q->n_cold = 0;
+	for (; q->n_slots < n; q->n_slots++) {
+		*link = backing_keep(s, q, q->n_slots);
+		if (*link == MM_KV_NONE) {
+			*link = slot_get(s);
+			plan_swap(s, seq, table_of(s, q)[q->n_slots], *link);
+		}
+		q->n_cold += *link < s->cold.n_entries &&
+			     s->cold.entries[*link].state == MM_KVCOLD_USABLE;
 		link = &s->slots[*link];
 	}
 	return true;
@@ -295,22 +359,49 @@ static void slots_drop(struct mm_sched *s, struct mm_seq *q)
 		q->n_slots--;
 		slot_put(s, slot);
 	}
+	q->n_cold = q->state == MM_SEQ_RUNNING ? q->n_cold : 0;
+}
+
+/*
+ * Gives a sequence that has just been admitted the words of its slots: usable entries as they are,
+ * and blocks for the others.
+ */
+static void cold_resume(struct mm_sched *s, uint32_t seq)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	uint32_t slot = q->slot, block;
+
+	for (uint32_t i = 0; i < q->n_slots; i++, slot = s->slots[slot]) {
+		const bool cold =
+			slot < s->cold.n_entries && s->cold.entries[slot].state == MM_KVCOLD_USABLE;
+
+		block = cold ? MM_KV_COLD | slot : mm_kvblocks_get(&s->kv);
+		if (!cold)
+			s->owner[block] = seq;
+		s->backing[q->row * (size_t)s->table_stride + i] = cold ? slot : MM_KV_NONE;
+		table_of(s, q)[q->n_blocks++] = block;
+	}
 }
 
 /*
  * Plans to swap in a sequence that has just got its blocks. Its slots may be used by sequences that
- * a later plan swaps out.
+ * a later plan swaps out, but for the entries that are words of its table.
  */
 static void swap_in(struct mm_sched *s, uint32_t seq)
 {
 	struct mm_seq *q = &s->seqs[seq];
-	const uint32_t n = q->n_slots;
-	uint32_t slot = q->slot;
+	const uint32_t n = q->n_slots, before = s->plan.n_swaps;
+	uint32_t slot = q->slot, next;
 
 	for (uint32_t i = 0; i < n; i++, slot = s->slots[slot])
-		plan_swap(s, seq, table_of(s, q)[i], slot);
-	s->plan.swaps_in = s->plan.swaps_in || n;
-	slots_drop(s, q);
+		if (!(table_of(s, q)[i] & MM_KV_COLD))
+			plan_swap(s, seq, table_of(s, q)[i], slot);
+	s->plan.swaps_in = s->plan.swaps_in || s->plan.n_swaps != before;
+	for (slot = q->slot; q->n_slots; q->n_slots--, slot = next) {
+		next = s->slots[slot];
+		if (!(table_of(s, q)[n - q->n_slots] & MM_KV_COLD))
+			slot_put(s, slot);
+	}
 }
 
 void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
@@ -422,7 +513,10 @@ static void seq_enter(struct mm_sched *s, uint32_t seq)
 	s->running[i] = seq;
 }
 
-/* Return: the blocks that must be free to admit @q, which then computes @tokens. */
+/*
+ * Return: the blocks that must be free to admit @q, which then computes @tokens, if none of them is
+ * in an entry.
+ */
 static uint32_t entry_blocks(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
 {
 	switch (s->config.admit) {
@@ -445,19 +539,20 @@ static bool seq_can_fit(const struct mm_sched *s, const struct mm_seq *q)
 	const uint32_t whole = mm_sched_blocks(s, MM_MIN(q->total + 1, q->limit));
 
 	return s->config.admit < MM_ADMIT_CHUNK ||
-	       whole <= (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk;
+	       whole - q->n_cold <=
+		       (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk;
 }
 
 static bool seq_fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
 {
-	return entry_blocks(s, q, tokens) <= s->kv.free_blocks && seq_can_fit(s, q);
+	return entry_blocks(s, q, tokens) - q->n_cold <= s->kv.free_blocks && seq_can_fit(s, q);
 }
 
 /* Has a running sequence had its slice, and would its tokens fit into @slots? */
 static bool slice_is_over(const struct mm_sched *s, const struct mm_seq *q, uint32_t slots)
 {
 	return !mm_seq_is_prompt(q) && q->total - q->resumed >= s->config.slice_tokens &&
-	       mm_sched_blocks(s, q->computed) <= slots;
+	       swap_slots(s, q) <= slots;
 }
 
 /*
@@ -468,7 +563,7 @@ static void slices_end(struct mm_sched *s, uint64_t now_ns)
 {
 	const struct mm_seq *head = &s->seqs[s->queue];
 	const uint32_t tokens = MM_MIN(head->total - head->computed, s->config.max_batched_tokens);
-	const uint32_t need = entry_blocks(s, head, tokens);
+	const uint32_t need = entry_blocks(s, head, tokens) - head->n_cold;
 	uint32_t free = s->kv.free_blocks, slots = s->free_slots, n = 0;
 
 	if (!seq_can_fit(s, head))
@@ -478,8 +573,8 @@ static void slices_end(struct mm_sched *s, uint64_t now_ns)
 
 		if (!slice_is_over(s, q, slots))
 			continue;
-		free += q->n_blocks;
-		slots -= mm_sched_blocks(s, q->computed);
+		free += q->n_blocks - q->n_cold - q->n_copying;
+		slots -= swap_slots(s, q);
 		n++;
 	}
 	if (free < need)
@@ -508,6 +603,8 @@ static void seq_admit(struct mm_sched *s)
 			return;
 		sched_dequeue(s, seq);
 		seq_enter(s, seq);
+		if (q->n_cold)
+			cold_resume(s, seq);
 		reserved = blocks_reserve(s, seq, whole ? q->total : q->computed + tokens);
 		mm_assert(reserved);
 		swap_in(s, seq);
@@ -623,19 +720,45 @@ static uint32_t cheapest_victim(const struct mm_sched *s, uint32_t spared)
 	return best;
 }
 
+/* Preempts the sequences whose tables have entries that may not be streamed any more. */
+static void cold_evict(struct mm_sched *s, uint64_t now_ns)
+{
+	s->cold_shrunk = false;
+	for (uint32_t i = s->n_running; i-- > 0;) {
+		const struct mm_seq *q = &s->seqs[s->running[i]];
+		const uint32_t *table = table_of(s, q);
+		uint32_t j = 0;
+
+		while (j < q->n_blocks &&
+		       (!(table[j] & MM_KV_COLD) || (table[j] & ~MM_KV_COLD) < s->cold.room))
+			j++;
+		if (j < q->n_blocks)
+			seq_preempt(s, s->running[i], true, now_ns);
+	}
+}
+
 const struct mm_sched_plan *mm_sched_evict(struct mm_sched *s, uint64_t now_ns, bool idle)
 {
 	const struct mm_sched_plan *p = plan_nothing(s);
 
+	if (s->cold_shrunk)
+		cold_evict(s, now_ns);
 	if (!mm_sched_owed(s) || (now_ns < s->force_ns && !idle))
 		return p;
-	while (mm_kvblocks_displaced(&s->kv) > s->kv.free_blocks) {
+	/* Blocks that are still being copied for nobody are free when the copy is done. */
+	while (mm_kvblocks_displaced(&s->kv) > s->kv.free_blocks + s->n_orphans && s->n_running) {
 		const uint32_t seq = cheapest_victim(s, !idle);
 		const bool swap = s->seqs[seq].computed >= s->config.swap_tokens;
 
 		seq_preempt(s, seq, swap, now_ns);
 	}
 	return p;
+}
+
+/* Is a block of @chunk being copied to an entry? It may not move then. */
+static bool chunk_is_copied(const struct mm_sched *s, uint32_t chunk)
+{
+	return s->copying && s->copying[chunk];
 }
 
 int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
@@ -645,7 +768,7 @@ int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
 
 	if (chunk == MM_KV_NONE)
 		return MM_E_EMPTY;
-	if (s->kv.chunks[chunk].used > s->kv.free_blocks)
+	if (s->kv.chunks[chunk].used > s->kv.free_blocks || chunk_is_copied(s, chunk))
 		return MM_E_FULL;
 	*ret_n = move_blocks(s, chunk, now_ns, ret_moves);
 	mm_kvblocks_retire_chunk(&s->kv, chunk);
@@ -662,7 +785,7 @@ int mm_sched_compact(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
 	if (chunk == MM_KV_NONE)
 		return MM_E_EMPTY;
 	used = s->kv.chunks[chunk].used;
-	if (used > s->kv.free_blocks - (s->kv.blocks_per_chunk - used))
+	if (chunk_is_copied(s, chunk) || used > s->kv.free_blocks - (s->kv.blocks_per_chunk - used))
 		return MM_E_EMPTY;
 	mm_kvblocks_drain_chunk(&s->kv, chunk);
 	*ret_n = move_blocks(s, chunk, now_ns, ret_moves);

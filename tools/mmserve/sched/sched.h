@@ -19,6 +19,12 @@
  *             With slice_tokens and a swap space, a sequence that waits and does not fit takes the
  *             place of those that have had so many tokens since they were admitted: these are
  *             swapped out and go to the end of the queue.
+ * Cold:       with mm_sched_set_cold(), full blocks may be copied to entries of a cold pool
+ *             (kvcold.h) while their sequence runs, and are freed once the entry is usable. A word
+ *             of a block table is then a block, or MM_KV_COLD | entry. The block that a sequence
+ *             writes next is never cold. A sequence that is preempted keeps its usable entries, and
+ *             needs no copy of them, neither then nor when it is admitted again. Moves, drains and
+ *             retirement of chunks concern blocks alone.
  * Invariants: mm_sched_check(). Admission and preemption follow one order, first come first served:
  *             the youngest is preempted, the oldest admitted; no sequence starves, since only a
  *             slice that it has had makes one younger. Only for reclaimed chunks the cheapest
@@ -32,6 +38,7 @@
 #include <stdint.h>
 
 #include "tools/mmserve/sched/kvblocks.h"
+#include "tools/mmserve/sched/kvcold.h"
 
 /* How many free blocks a waiting sequence needs to be admitted (Documentation/baseline.md). */
 enum mm_admit {
@@ -65,16 +72,19 @@ enum mm_seq_state { MM_SEQ_FREE, MM_SEQ_WAITING, MM_SEQ_RUNNING };
 
 struct mm_seq {
 	enum mm_seq_state state;
-	uint64_t order;    /* order of arrival, or of its last slice; lower is older */
-	uint64_t user;     /* value of the caller's */
-	uint32_t prompt;   /* tokens of the prompt */
-	uint32_t limit;    /* tokens of the prompt and of the longest allowed output */
-	uint32_t total;    /* prompt and output so far: tokens whose ids are known */
-	uint32_t computed; /* how many of them have KV, in blocks or in slots */
-	uint32_t n_blocks;
-	uint32_t n_slots; /* while waiting: slots of the swap space with its computed tokens */
-	uint32_t slot;    /* the first of these slots; mm_sched.slots has the next */
-	uint32_t row;     /* row of the batch, while running */
+	uint64_t order;     /* order of arrival, or of its last slice; lower is older */
+	uint64_t user;      /* value of the caller's */
+	uint32_t prompt;    /* tokens of the prompt */
+	uint32_t limit;     /* tokens of the prompt and of the longest allowed output */
+	uint32_t total;     /* prompt and output so far: tokens whose ids are known */
+	uint32_t computed;  /* how many of them have KV, in blocks or in slots */
+	uint32_t n_blocks;  /* words of its table: blocks, and entries in place of them */
+	uint32_t n_cold;    /* usable entries: of its table, or while it waits, of its slots */
+	uint32_t n_backed;  /* its blocks whose entries are copied, but not usable yet */
+	uint32_t n_copying; /* its blocks that are being copied to entries */
+	uint32_t n_slots;   /* while waiting: slots of the swap space with its computed tokens */
+	uint32_t slot;      /* the first of these slots; mm_sched.slots has the next */
+	uint32_t row;       /* row of the batch, while running */
 	uint32_t preemptions;
 	uint32_t resumed; /* total when it was admitted */
 	uint32_t want;    /* blocks, those ahead of need included */
@@ -117,11 +127,16 @@ struct mm_sched {
 	struct mm_kvblocks kv;
 	struct mm_seq *seqs;
 	uint32_t *tables;  /* [max_batch][table_stride] block numbers, by row */
+	uint32_t *backing; /* [max_batch][table_stride] entries or MM_KV_NONE; NULL: no cold pool */
 	uint32_t *running; /* [max_batch] sequences, oldest first */
 	uint32_t *rows;    /* [max_batch - n_running] free rows */
 	uint32_t *owner;   /* [blocks] the sequence that a block in use belongs to */
 	uint32_t *slots;   /* [n_slots] the next slot of the same sequence, or the next free one */
-	uint32_t n_slots, free_slots, free_slot;
+	uint32_t n_slots, free_slots, free_slot; /* free_slots: free entries of cold included */
+	struct mm_kvcold cold;                   /* n_entries 0: none */
+	uint32_t n_orphans; /* blocks whose sequence has gone while they were being copied */
+	uint32_t *copying;  /* [kv_chunks] blocks that are being copied to entries */
+	bool cold_shrunk;   /* a running sequence may have a usable entry beyond the room */
 	struct mm_sched_plan plan;
 	uint64_t next_order;
 	uint64_t preemptions; /* those at the end of a slice included */
@@ -156,6 +171,48 @@ void mm_sched_done(struct mm_sched *s);
  * Return: 0; -ENOMEM: preempted sequences will be computed again.
  */
 int mm_sched_set_swap(struct mm_sched *s, uint32_t slots);
+
+/**
+ * mm_sched_set_cold() - let the lowest slots of the swap space be entries of a cold pool
+ * @s:       has a swap space; before the first request
+ * @entries: at most the slots; none may be used before mm_sched_cold_room()
+ *
+ * Return: 0; -ENOMEM.
+ */
+int mm_sched_set_cold(struct mm_sched *s, uint32_t entries);
+
+/*
+ * Only entries below @room may be streamed from now on. Sequences that have higher ones in their
+ * tables are preempted by the next mm_sched_evict().
+ */
+void mm_sched_cold_room(struct mm_sched *s, uint32_t room);
+
+/**
+ * mm_sched_cool() - choose blocks to be copied to entries
+ * @s:         not between plan and commit
+ * @want:      at most so many
+ * @ret_swaps: gets them; the slot is the entry
+ *
+ * Only full blocks whose tokens are all computed, those of the sequence first that has most of
+ * them, and of a sequence the lowest first. Blocks stay where they are until mm_sched_cooled().
+ * Return: how many.
+ */
+uint32_t mm_sched_cool(struct mm_sched *s, uint32_t want, struct mm_sched_swap *ret_swaps);
+
+/* The copy to @entry is done, or failed. To be called once for each that mm_sched_cool() chose. */
+void mm_sched_cooled(struct mm_sched *s, uint32_t entry, bool failed, uint64_t now_ns);
+
+/*
+ * The streaming has acknowledged version @acked: blocks whose entries have become usable are freed.
+ * To be called before a step is planned, not between plan and commit.
+ */
+void mm_sched_cold_acked(struct mm_sched *s, uint64_t acked, uint64_t now_ns);
+
+/* Return: blocks in use that will be free without more copies, as their entries become usable. */
+uint32_t mm_sched_cooling(const struct mm_sched *s);
+
+/* Return: the words of running sequences that are entries. */
+uint32_t mm_sched_cold_words(const struct mm_sched *s);
 
 /*
  * A swap of the plan failed: @seq has lost its KV, which will be computed again. If the sequence
@@ -277,7 +334,8 @@ const struct mm_sched_plan *mm_sched_evict(struct mm_sched *s, uint64_t now_ns, 
  * @ret_n:     how many moves
  *
  * Blocks move to the lowest free ones. No sequence is preempted.
- * Return: 0; MM_E_EMPTY no chunk drains; MM_E_FULL the blocks do not fit yet: mm_sched_evict().
+ * Return: 0; MM_E_EMPTY no chunk drains; MM_E_FULL the blocks do not fit yet: mm_sched_evict(), or
+ * some are being copied to entries.
  */
 int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
 		    struct mm_sched_move *ret_moves, uint32_t *ret_n);
