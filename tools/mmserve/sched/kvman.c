@@ -270,6 +270,7 @@ static int arena_cool(struct mm_kvman *k, uint64_t now_ns)
 	uint32_t n;
 	int r;
 
+	k->cools_more = false;
 	if (!s->cold.room || !k->ops->cool)
 		return 0;
 	ahead = blocks_ahead(s) + mm_kvblocks_displaced(&s->kv);
@@ -280,6 +281,7 @@ static int arena_cool(struct mm_kvman *k, uint64_t now_ns)
 		return 0;
 	r = k->ops->cool(k->context, swaps, n);
 	k->blocks_cooled += r ? 0 : n;
+	k->cools_more = !r && n == MM_KVMAN_COOLS && ahead - soon > n;
 	for (uint32_t i = 0; i < n && r; i++)
 		mm_sched_cooled(s, swaps[i].slot, true, now_ns);
 	return r == -EAGAIN ? 0 : r;
@@ -367,7 +369,7 @@ static uint64_t trim_at_ns(const struct mm_kvman *k)
 uint64_t mm_kvman_next_ns(const struct mm_kvman *k)
 {
 	const struct mm_sched *s = k->sched;
-	uint64_t next = trim_at_ns(k);
+	uint64_t next = k->cools_more ? 0 : trim_at_ns(k);
 
 	if (k->may_grow)
 		next = MM_MIN(next, k->answer_due_ns);

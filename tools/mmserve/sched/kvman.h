@@ -98,6 +98,7 @@ struct mm_kvman {
 	uint32_t chunks_asked;     /* the last demand; 0 after a chunk was released */
 	bool may_grow;             /* the demand is not denied yet */
 	bool off_turn;             /* another tenant has the turn */
+	bool cools_more;           /* the last call began MM_KVMAN_COOLS copies, and wants more */
 	uint64_t answer_due_ns;    /* without an answer until then, the demand counts as denied */
 	uint64_t retry_at_ns;      /* earliest time to repeat the same demand */
 	uint64_t stuck_since_ns;   /* since when nothing could run; 0: something could */
