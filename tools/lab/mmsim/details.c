@@ -39,13 +39,15 @@ static json_t *sim_device_json(const struct ms_device *dev)
 	struct mm_core_stats s;
 
 	mm_core_stats(dev->core, &s);
-	return json_pack("{s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "pages",
+	return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "pages",
 			 (json_int_t)dev->opts.pages, "compute_busy",
 			 share_of((double)dev->compute.busy_ns, elapsed), "link_busy",
-			 share_of((double)dev->link.busy_ns, elapsed), "copied_bytes",
-			 dev->copied_bytes, "swapped_bytes", dev->swapped_bytes, "grants",
-			 (json_int_t)s.grants, "denials", (json_int_t)s.denials, "reclaims",
-			 (json_int_t)s.reclaims, "layers_taken", (json_int_t)s.takes,
+			 share_of((double)dev->link.lane[MS_LANE_IN].busy_ns, elapsed),
+			 "link_out_busy",
+			 share_of((double)dev->link.lane[MS_LANE_OUT].busy_ns, elapsed),
+			 "copied_bytes", dev->copied_bytes, "swapped_bytes", dev->swapped_bytes,
+			 "grants", (json_int_t)s.grants, "denials", (json_int_t)s.denials,
+			 "reclaims", (json_int_t)s.reclaims, "layers_taken", (json_int_t)s.takes,
 			 "layers_returned", (json_int_t)s.returns);
 }
 

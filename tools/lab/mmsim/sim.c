@@ -12,6 +12,7 @@
 #include "tools/lab/mmsim/device.h"
 #include "tools/lab/mmsim/engine.h"
 #include "tools/lab/mmsim/explain.h"
+#include "tools/lab/mmsim/link.h"
 #include "tools/lab/mmsim/model.h"
 #include "tools/lab/mmsim/shell.h"
 #include "tools/lab/mmsim/step.h"

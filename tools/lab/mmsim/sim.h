@@ -4,7 +4,7 @@
  *
  * Concept:    The core of mmd and the engine's scheduler are the code of mmd and of mmserve itself.
  *             Everything between them is simulated by events: the shell (shell.c) performs the
- *             core's actions, xfer (xfer.c) does its jobs over a link and a scrubber (device.c),
+ *             core's actions, xfer (xfer.c) does its jobs over a link (link.c) and a scrubber,
  *             libclient (client.c) maps, parks, commits, takes turns and runs steps, and the engine
  *             (engine.c) decides between them. Computation is fluid: tenants that compute at the
  *             same time advance one layer each in the time that all their layers take together. A
@@ -54,7 +54,7 @@ enum ms_event_kind {
 	MS_JOB,        /* a job reaches xfer */
 	MS_JOB_DONE,   /* the core receives the end of a job */
 	MS_LOOK,       /* xfer reads a tenant's gates */
-	MS_LANDED,     /* xfer sees that a slot's copy has landed; arg: slot */
+	MS_LANDED,     /* xfer sees that the copy of a cursor has landed; arg: cursor */
 	MS_ENGINE,     /* an engine continues */
 	MS_STEP_BEGIN, /* the engine has done its part of a step */
 	MS_STEP_END,   /* the engine sees that the device has completed a step */
@@ -65,27 +65,37 @@ enum ms_event_kind {
 
 struct ms_transfer {
 	struct ms_transfer *next;
-	double bytes;
+	double left; /* bytes, when it was served last */
 	bool to_host;
+	uint64_t due; /* the least goes first */
 	uint64_t job; /* id of a COPY or SWAP; 0: the transfer of a layer */
 	struct ms_tenant *tenant;
-	uint32_t slot; /* for a layer: where it goes to */
+	uint32_t cursor; /* for a layer: where it goes to */
 };
 
-struct ms_flow {
-	struct ms_transfer *head, *tail;
-	double end; /* when the head ends, in bytes served to each flow of weight 1 */
-	uint64_t end_ns;
+struct ms_flow {                  /* in one lane */
+	struct ms_transfer *head; /* by due, then by age */
+	struct ms_transfer *on;   /* the one that is served; NULL: there is none */
+	double end, stop; /* when it ends, and when another may go before it, as ms_lane.served */
+	uint64_t stop_ns;
 };
 
-/* Copies of both directions share one link: flows that are not empty get parts by weight. */
-struct ms_link {
+enum ms_lane_id { MS_LANE_IN, MS_LANE_OUT, MS_LANES }; /* to the device; from it */
+
+struct ms_lane {
 	struct ms_flow *flows; /* copies; then for each tenant its layers, and its swaps */
-	uint32_t n_flows, busy;
-	double served; /* bytes to each busy flow of weight 1 until now */
-	double rate;   /* bytes per ns to each busy flow */
-	uint64_t at_ns, next_ns;
+	uint32_t busy;         /* flows */
+	double weights;        /* of these, in all */
+	double served;         /* bytes to each busy flow of weight 1 until now */
+	double rate;           /* bytes per ns to each busy flow of weight 1 */
 	uint64_t busy_ns;
+};
+
+struct ms_link {
+	struct ms_lane lane[MS_LANES];
+	uint32_t n_flows; /* of each lane */
+	uint64_t at_ns, next_ns;
+	struct ms_transfer *spare;
 };
 
 struct ms_compute {
@@ -108,7 +118,6 @@ struct ms_device {
 	struct ms_compute compute;
 	uint16_t *holder;       /* per page: index + 1 of the tenant that maps it; 0: none */
 	uint16_t *holder_count; /* per page: at how many places it is mapped */
-	struct ms_transfer *spare;
 	double copied_bytes, swapped_bytes;
 };
 
@@ -172,6 +181,7 @@ struct ms_client {
 struct ms_step { /* on the device */
 	struct mm_step_ns cost;
 	uint64_t before_ns; /* work before the first layer that is yet to begin */
+	uint64_t begins;    /* steps that have begun */
 	uint64_t begin_ns, stall_ns, stalled_since_ns;
 	uint32_t layer; /* the next layer */
 	uint32_t end;   /* end of the part under way */

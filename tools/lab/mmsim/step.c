@@ -120,6 +120,7 @@ void ms_step_begin(struct ms_tenant *t)
 	mm_assert(!t->c.steps.open);
 	mm_steps_begin(&t->c.steps);
 	t->c.step_seq++;
+	s->begins++;
 	s->begin_ns = t->sim->now_ns;
 	s->stall_ns = 0;
 	s->layer = 0;
@@ -136,6 +137,7 @@ void ms_step_abandon(struct ms_tenant *t)
 	if (!t->step.abandons || mm_steps_in_window(&t->c.steps))
 		return;
 	t->step.abandons = t->step.breaks = false;
+	t->step.layer = t->n_layers;
 	t->c.step_seq++;
 	mm_steps_end(&t->c.steps, t->c.steps.plan.cycling, &out);
 	ms_client_out(t, &out);

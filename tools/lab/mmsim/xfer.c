@@ -9,6 +9,7 @@
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/client.h"
 #include "tools/lab/mmsim/device.h"
+#include "tools/lab/mmsim/link.h"
 
 void ms_xfer_done(struct ms_device *dev, uint64_t job, int result, uint64_t at_ns)
 {
@@ -59,15 +60,24 @@ static void gates_empty(struct ms_tenant *t)
 			gate_put(t, l, MM_GATE_EMPTY);
 }
 
+/* How many layers the tenant has passed in its life when it comes to @layer next. */
+static uint64_t layer_due(const struct ms_tenant *t, uint32_t layer)
+{
+	const uint64_t passed = t->step.begins * t->n_layers + t->step.layer;
+
+	return passed + (layer + t->n_layers - passed % t->n_layers) % t->n_layers;
+}
+
 static void copy_begin(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
 	const uint64_t bytes = t->group[1 + layer_at(t, act)].bytes;
 	struct ms_cycle *c = &t->x.cycle[act->cursor];
 
 	c->since_ns = t->sim->now_ns;
-	c->transfer = ms_link_start(t->dev, ms_flow_layers(t), (double)bytes, false);
+	c->transfer = ms_link_start(t->dev, ms_flow_layers(t), (double)bytes, false,
+				    layer_due(t, layer_at(t, act)));
 	c->transfer->tenant = t;
-	c->transfer->slot = act->cursor;
+	c->transfer->cursor = act->cursor;
 }
 
 static void streamed_count(struct ms_tenant *t, const struct mm_cycle_act *act)
@@ -101,7 +111,8 @@ static void act_perform(struct ms_tenant *t, const struct mm_cycle_act *act)
 		copy_begin(t, act);
 		return;
 	case MM_CYCLE_CANCEL:
-		ms_link_cancel(t->dev, t->x.cycle[act->cursor].transfer);
+		if (t->x.cycle[act->cursor].transfer)
+			ms_link_cancel(t->dev, t->x.cycle[act->cursor].transfer);
 		return;
 	case MM_CYCLE_COUNT:
 		streamed_count(t, act);
@@ -321,7 +332,7 @@ static void copy_job_run(struct ms_device *dev, const struct mm_msg *job)
 
 	assert_unused(dev, (uint32_t)job->arg[0]);
 	mm_assert(mm_core_page(dev->core, (uint32_t)job->arg[0], NULL) == MM_PAGE_DIRTY);
-	transfer = ms_link_start(dev, 0, (double)job->arg[3], false);
+	transfer = ms_link_start(dev, 0, (double)job->arg[3], false, 0);
 	transfer->job = job->user_data;
 	dev->copied_bytes += (double)job->arg[3];
 }
@@ -333,7 +344,7 @@ static void swap_job_run(struct ms_device *dev, const struct mm_msg *job)
 	struct ms_transfer *transfer;
 
 	mm_assert(t != NULL);
-	transfer = ms_link_start(dev, ms_flow_swaps(t), (double)job->arg[3], out);
+	transfer = ms_link_start(dev, ms_flow_swaps(t), (double)job->arg[3], out, 0);
 	transfer->job = job->user_data;
 	dev->swapped_bytes += (double)job->arg[3];
 }
@@ -371,21 +382,22 @@ void ms_xfer_job(struct ms_device *dev, struct mm_msg *job)
 
 void ms_xfer_transfer_done(struct ms_device *dev, struct ms_transfer *transfer)
 {
-	const uint64_t now = dev->sim->now_ns;
+	const uint64_t at = dev->sim->now_ns + MS_LOOK_NS;
 
-	if (transfer->job)
-		ms_xfer_done(dev, transfer->job, 0, now + MS_LOOK_NS);
-	else
-		ms_heap_push(&dev->sim->heap, now + MS_LOOK_NS, MS_LANDED,
-			     (uint16_t)transfer->tenant->index, transfer->slot);
+	if (transfer->job) {
+		ms_xfer_done(dev, transfer->job, 0, at);
+		return;
+	}
+	transfer->tenant->x.cycle[transfer->cursor].transfer = NULL;
+	ms_heap_push(&dev->sim->heap, at, MS_LANDED, (uint16_t)transfer->tenant->index,
+		     transfer->cursor);
 }
 
-void ms_xfer_landed(struct ms_tenant *t, uint32_t slot)
+void ms_xfer_landed(struct ms_tenant *t, uint32_t cursor)
 {
 	struct mm_cycle_acts acts;
 
-	t->x.cycle[slot].transfer = NULL;
-	mm_cycle_copied(&t->x.cycles, slot, true, t->x.open, &acts);
+	mm_cycle_copied(&t->x.cycles, cursor, true, t->x.open, &acts);
 	acts_perform(t, &acts);
 	if (t->x.waiting.opcode != MM_XOP_NOP)
 		control_job_run(t);

@@ -16,4 +16,4 @@ void ms_xfer_plan(struct ms_tenant *t, bool served);
 void ms_xfer_open(struct ms_tenant *t, uint64_t open);
 void ms_xfer_look(struct ms_tenant *t);
 void ms_xfer_transfer_done(struct ms_device *dev, struct ms_transfer *transfer);
-void ms_xfer_landed(struct ms_tenant *t, uint32_t slot);
+void ms_xfer_landed(struct ms_tenant *t, uint32_t cursor);
