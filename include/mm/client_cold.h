@@ -150,8 +150,9 @@ MM_API uint64_t mm_cold_commit(struct mm_cold *cold);
  * @first:        free chunks of this number and above come first, the lowest of them; then the rest
  * @timeout_ns:   as of mm_kv_want()
  *
- * @first holds for this demand; mm_kv_want() replaces it by 0. Since version 0.3. Return: as
- * mm_kv_want(); -EINVAL also @first above chunks_max; -EOPNOTSUPP an older mmd, or a group.
+ * @first holds for this demand, also when a release lowers it; mm_kv_want() replaces it by 0.
+ * Since version 0.3. Return: as mm_kv_want(); -EINVAL also @first above chunks_max; -EOPNOTSUPP an
+ * older mmd, or a group.
  */
 MM_API int mm_kv_want_from(struct mm_kv *kv, uint32_t chunks_total, uint32_t first,
 			   uint64_t timeout_ns);

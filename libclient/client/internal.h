@@ -97,6 +97,7 @@ struct mm_kv {
 	uint32_t n_usable MM_GUARDED_BY(mm_client_lock);
 	/* The demand: chunks in all, as mmd knows it. */
 	uint32_t wanted MM_GUARDED_BY(mm_client_lock);
+	uint32_t wanted_first MM_GUARDED_BY(mm_client_lock); /* chunks from it on come first */
 	/* The demand that mmd denied last, and the error; the error is 0 while there was none. */
 	uint32_t denied_wanted MM_GUARDED_BY(mm_client_lock);
 	int denied_error MM_GUARDED_BY(mm_client_lock);

@@ -430,7 +430,7 @@ struct demand {
 	uint64_t granted;   /* chunks, so far */
 };
 
-static struct demand demand_set(struct mm_kv *kv, uint32_t chunks_total)
+static struct demand demand_set(struct mm_kv *kv, uint32_t chunks_total, uint32_t first)
 {
 	struct mm_client *c = kv->client;
 	struct demand demand;
@@ -442,6 +442,7 @@ static struct demand demand_set(struct mm_kv *kv, uint32_t chunks_total)
 	demand.in_step = c->steps.open > 0;
 	demand.granted = kv->granted;
 	kv->wanted = chunks_total;
+	kv->wanted_first = first;
 	kv->denied_error = 0;
 	mm_client_lock_give(&c->lock);
 	return demand;
@@ -485,7 +486,7 @@ int mm_kv_want_from(struct mm_kv *kv, uint32_t chunks_total, uint32_t first, uin
 		r = demand_check(kv, chunks_total, first);
 	if (r)
 		return r;
-	demand = demand_set(kv, chunks_total);
+	demand = demand_set(kv, chunks_total, first);
 	r = demand.send ? send_want(c, chunks_total, first) : 0;
 	if (r)
 		return push_failed(c, r);
@@ -540,13 +541,17 @@ static int chunks_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, uin
 	return r;
 }
 
+/* A demand that is to be sent before chunks are released; chunks 0: none is. */
+struct lowered {
+	uint32_t chunks, first;
+};
+
 /*
  * Begins the release of @chunks. mmd lowers the demand by one with each chunk that is released. A
- * demand above the chunks held must first be lowered to *ret_wanted, or the chunks would be granted
- * again; 0: it is not above them.
+ * demand above the chunks held must first be lowered to them, or the chunks would be granted again.
  */
-static int release_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, uint32_t *ret_wanted,
-			uint32_t *ret_chunk)
+static int release_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n,
+			struct lowered *ret_lowered, uint32_t *ret_chunk)
 {
 	struct mm_client *c = kv->client;
 	int r;
@@ -554,9 +559,10 @@ static int release_mark(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, ui
 	mm_client_lock_take(&c->lock);
 	r = chunks_mark(kv, chunks, n, ret_chunk);
 	if (!r) {
+		*ret_lowered = (struct lowered){ 0 };
 		/* The demand of a group is what its ranks have left. */
-		*ret_wanted =
-			kv->wanted > kv->n_usable && !mm_group_is_joined(c) ? kv->n_usable : 0;
+		if (kv->wanted > kv->n_usable && !mm_group_is_joined(c))
+			*ret_lowered = (struct lowered){ kv->n_usable, kv->wanted_first };
 		kv->n_usable -= n;
 		kv->released += n;
 		generation_count(kv);
@@ -593,14 +599,14 @@ static int chunk_unmap(struct mm_kv *kv, uint32_t chunk)
 }
 
 /*
- * Unmaps @chunks and sends their releases. @wanted: demand to be sent first, or 0. Goes on after a
- * chunk that the device does not unmap. Return: the first error; *ret_released counts the others.
+ * Unmaps @chunks and sends their releases, behind the demand @lowered. Goes on after a chunk that
+ * the device does not unmap. Return: the first error; *ret_released counts the others.
  */
-static int release_chunks(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, uint32_t wanted,
-			  uint32_t *ret_released)
+static int release_chunks(struct mm_kv *kv, const uint32_t *chunks, uint32_t n,
+			  struct lowered lowered, uint32_t *ret_released)
 {
 	struct mm_client *c = kv->client;
-	int link = wanted ? send_want(c, wanted, 0) : 0, first = 0;
+	int link = lowered.chunks ? send_want(c, lowered.chunks, lowered.first) : 0, first = 0;
 
 	*ret_released = 0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -618,17 +624,18 @@ static int release_chunks(struct mm_kv *kv, const uint32_t *chunks, uint32_t n, 
 int mm_kv_release_many(struct mm_kv *kv, const uint32_t *chunks, uint32_t n)
 {
 	struct mm_client *c = kv->client;
-	uint32_t wanted = 0, chunk = 0, released;
+	struct lowered lowered;
+	uint32_t chunk = 0, released;
 	int r = mm_enter(c);
 
 	if (r)
 		return r;
-	r = release_mark(kv, chunks, n, &wanted, &chunk);
+	r = release_mark(kv, chunks, n, &lowered, &chunk);
 	if (r)
 		return mm_fail(c, r, "chunk %u is %s", chunk,
 			       r == -EBUSY ? "being swapped, or in the window of cold blocks"
 					   : "not usable, or named twice");
-	r = release_chunks(kv, chunks, n, wanted, &released);
+	r = release_chunks(kv, chunks, n, lowered, &released);
 	if (released < n)
 		release_failed(kv, n - released);
 	return r;

@@ -209,6 +209,27 @@ static void test_an_older_mmd(void **state)
 	assert_int_equal(fixture_event(f, MM_EVENT_DISCONNECTED).error, -EPROTO);
 }
 
+/* A demand above what is held is lowered before a release, and keeps which chunks come first. */
+static void test_a_release_keeps_what_comes_first(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_kv *kv = open_arena(f);
+	struct mm_msg want;
+
+	assert_int_equal(mm_kv_want_from(kv, HELD + 2, FIRST - 1, 0), -EAGAIN);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_WANT).arg[1], FIRST - 1);
+	assert_int_equal(mm_kv_release(kv, FIRST), 0);
+	want = peer_expect(f->peer, MM_OP_KV_WANT);
+	assert_true(want.arg[0] == HELD && want.arg[1] == FIRST - 1);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_RELEASE).arg[0], FIRST);
+	/* Chunks that mm_kv_want() requests may come from everywhere. */
+	assert_int_equal(mm_kv_want(kv, HELD + 1, 0), -EAGAIN);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_WANT).arg[1], 0);
+	assert_int_equal(mm_kv_release(kv, FIRST + 1), 0);
+	want = peer_expect(f->peer, MM_OP_KV_WANT);
+	assert_true(want.arg[0] == HELD - 1 && want.arg[1] == 0);
+}
+
 /* ---- the window ---- */
 
 static void test_window(void **state)
@@ -608,6 +629,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_model, fixture_setup, fixture_teardown),
 		T(test_classes_that_differ),
 		T(test_an_older_mmd),
+		T(test_a_release_keeps_what_comes_first),
 		T(test_window),
 		T(test_windows_that_cannot_be),
 		T(test_a_window_without_room),
