@@ -80,6 +80,13 @@ struct mm_fields {
 		.optional = true, .offset = offsetof(type, member),                \
 		.bytes = sizeof(MM_FIELD_OF(type, member)), .count = 1             \
 	}
+/* An enumeration of which a struct that lacks it has 0. */
+#define MM_OPTIONAL_ENUM(type, member, values_end)                                          \
+	{                                                                                   \
+		.name = #member, .kind = MM_FIELD_KIND(MM_FIELD_OF(type, member)),          \
+		.optional = true, .offset = offsetof(type, member),                         \
+		.bytes = sizeof(MM_FIELD_OF(type, member)), .count = 1, .end = (values_end) \
+	}
 /* As MM_OPTIONAL(), of which a struct that lacks it has @value (layout.h). */
 #define MM_ADDED(type, member, value)                                                      \
 	{                                                                                  \

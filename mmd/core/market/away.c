@@ -2,6 +2,7 @@
 #include "mmd/core/market/away.h"
 
 #include "libclient/base/base.h"
+#include "mmd/core/market/cool.h"
 #include "mmd/core/market/value.h"
 
 #define STEP_PART    8   /* of a model's layers: the least that is lent at once */
@@ -49,20 +50,23 @@ static uint64_t kv_enough(const struct mm_draft *d, const struct mm_draft_row *r
 	return row->t->waiting ? d->pages : row->want;
 }
 
-static void bid_add(const struct mm_draft *d, const struct mm_draft_row *row, uint64_t steps_ns,
+static void bid_add(const struct mm_draft *d, struct mm_draft_row *row, uint64_t steps_ns,
 		    uint64_t memory, struct mm_bids *bids)
 {
 	uint64_t hungry = MM_MIN(row->t->hungry_permille, 1000u);
-	int64_t gain = relative_weight(d, bids, row->t);
+	int64_t gain;
 
+	row->weight_permille = relative_weight(d, bids, row->t);
+	gain = row->weight_permille;
 	gain -= (int64_t)(step_growth(row, steps_ns, memory) * d->computing);
+	row->gain_permille = gain;
 	bids->gain_permille += gain * (int64_t)hungry / 1000;
 	bids->reserve += row->held * (1000 - hungry) / 1000;
 	bids->enough += kv_enough(d, row) * hungry / 1000;
 	bids->least += hungry ? row->t->chunk_pages : 0;
 }
 
-static struct mm_bids bids_of(const struct mm_draft *d)
+static struct mm_bids bids_of(struct mm_draft *d)
 {
 	struct mm_bids bids = { 0 };
 	uint64_t steps_ns = 0, memory = 0;
@@ -271,7 +275,7 @@ static int64_t hungry_pages(const struct mm_draft *d, const struct mm_bids *bids
 		sum += mm_draft_resident(row, row->alpha);
 		sum += row->role == MM_ROLE_COMPUTES ? 0 : kv_needed(row);
 	}
-	return (int64_t)d->pages - (int64_t)sum;
+	return (int64_t)(d->pages + d->cold_pages) - (int64_t)sum;
 }
 
 static struct mm_value value_of(const struct mm_draft *d, const struct mm_bids *bids,
@@ -283,7 +287,7 @@ static struct mm_value value_of(const struct mm_draft *d, const struct mm_bids *
 		.weight_permille = relative_weight(d, bids, row->t),
 		.gain_permille = bids->gain_permille,
 		.kv_pages = (uint64_t)MM_MAX(pages, (int64_t)MM_MAX(bids->least, 1u)),
-		.kv_enough = bids->enough,
+		.kv_enough = bids->enough + d->cold_pages,
 		/* While one stalls the others compute; who computes alone has nobody for that. */
 		.rho_permille = d->computing > 1 ? MM_VALUE_STALL * d->view->rho_permille : 1000,
 		.link_slows_permille = d->view->link_slows_permille,
@@ -363,6 +367,8 @@ static void computing_lend(struct mm_draft *d, const struct mm_market_memory *me
 	int64_t pages = hungry_pages(d, bids);
 	uint32_t link = 0;
 
+	for (uint32_t i = 0; i < d->n; i++)
+		link += d->row[i].role == MM_ROLE_COMPUTES ? d->row[i].cold_link : 0;
 	mm_draft_order(d, MM_ROLE_COMPUTES, cheaper_layers);
 	lend_for_big(d);
 	for (uint32_t i = 0; i < d->orders; i++) {
@@ -383,6 +389,7 @@ void mm_away_decide(struct mm_draft *d, const struct mm_market_memory *memory)
 
 	lacking = idle_lend(d, lacking);
 	waiting_lend(d, lacking);
+	mm_cool_decide(d, memory);
 	computing_lend(d, memory, &bids);
 	surplus = -pages_lacking(d, false);
 	if (d->rotates)

@@ -3,6 +3,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/market/away.h"
+#include "mmd/core/market/cool.h"
 #include "mmd/core/market/draft.h"
 #include "mmd/core/market/mode.h"
 #include "mmd/core/market/split.h"
@@ -38,6 +39,8 @@ static struct mm_target target_make(const struct mm_draft *d, const struct mm_dr
 		.kv_keep = row->keep < row->held ? (uint32_t)(row->keep / per) : UINT32_MAX,
 		.first = first_of(d, row),
 		.why = row->why,
+		.cold = row->cold,
+		.cold_why = row->cold_why,
 		.worth = worth_permille(row->worth),
 		.worth_more = worth_permille(row->worth_more),
 		.valued = row->valued,
@@ -63,6 +66,7 @@ void mm_market_decide(const struct mm_view *view, struct mm_market_memory *memor
 			memory->taken_ns[row->t->index] = view->now_ns;
 		away = away || row->alpha;
 	}
+	mm_cool_note(&d, memory);
 	targets->decided_ns = view->now_ns;
 	targets->beside = memory->beside;
 	targets->turn_ns = mm_mode_turn_ns(&d);

@@ -113,6 +113,16 @@ MM_FIELDS_DEFINE(
 	MM_ONE(struct mm_view_tenant, turn_ends), MM_ONE(struct mm_view_tenant, place),
 	MM_ONE(struct mm_view_tenant, turn_since_ns), MM_ONE(struct mm_view_tenant, quantum_ns),
 	MM_ONE(struct mm_view_tenant, goal_ttft_ns), MM_ONE(struct mm_view_tenant, goal_tpot_ns),
+	MM_OPTIONAL(struct mm_view_tenant, cold_most),
+	MM_OPTIONAL(struct mm_view_tenant, cold_floor),
+	MM_OPTIONAL(struct mm_view_tenant, cold_limit),
+	MM_OPTIONAL(struct mm_view_tenant, cold_by_hand),
+	MM_OPTIONAL(struct mm_view_tenant, cold_classes),
+	MM_OPTIONAL(struct mm_view_tenant, cold_unit_bytes),
+	MM_OPTIONAL(struct mm_view_tenant, cold_entry_ns),
+	MM_OPTIONAL(struct mm_view_tenant, cold_live),
+	MM_OPTIONAL(struct mm_view_tenant, stall_permille),
+	MM_ARRAY_AS(struct mm_view_tenant, load_slow, .optional = true, .trimmed = true),
 	MM_ONE(struct mm_view_tenant, points),
 	MM_STRUCTS_USED(struct mm_view_tenant, point, mm_view_point_fields, view_points_used));
 
@@ -131,6 +141,7 @@ MM_FIELDS_DEFINE(mm_view_fields, struct mm_view, MM_ONE(struct mm_view, now_ns),
 		 MM_ONE(struct mm_view, link_slows_permille), MM_ONE(struct mm_view, rho_permille),
 		 MM_ONE(struct mm_view, dwell_ns), MM_ONE(struct mm_view, turn_cost_permille),
 		 MM_ONE(struct mm_view, may_beside), MM_ONE(struct mm_view, may_turns),
+		 MM_OPTIONAL(struct mm_view, cold), MM_OPTIONAL(struct mm_view, page_bytes),
 		 MM_ONE(struct mm_view, joined), MM_ONE(struct mm_view, n_tenants),
 		 MM_ONE(struct mm_view, n_accounts), MM_NOT_SAVED(struct mm_view, tenant),
 		 MM_NOT_SAVED(struct mm_view, account));
@@ -148,6 +159,8 @@ MM_FIELDS_DEFINE(mm_target_fields, struct mm_target, MM_ONE(struct mm_target, al
 		 MM_ENUM(struct mm_target, first, MM_FIRST_IDLE + 1),
 		 MM_ENUM(struct mm_target, why, MM_WHYS), MM_ONE(struct mm_target, worth),
 		 MM_ONE(struct mm_target, worth_more), MM_ONE(struct mm_target, valued),
+		 MM_OPTIONAL(struct mm_target, cold),
+		 MM_OPTIONAL_ENUM(struct mm_target, cold_why, MM_COOL_WHYS),
 		 MM_STRUCT(struct mm_target, value, mm_value_fields));
 
 MM_FIELDS_DEFINE(mm_targets_fields, struct mm_targets, MM_ONE(struct mm_targets, decided_ns),
@@ -171,7 +184,10 @@ MM_FIELDS_DEFINE(
 	MM_ARRAY_TRIMMED(struct mm_market_memory, charged_ns),
 	MM_ONE(struct mm_market_memory, charged_now_ns),
 	MM_ARRAY_TRIMMED(struct mm_market_memory, memory_was_ns),
-	MM_ARRAY_TRIMMED(struct mm_market_memory, taken_ns));
+	MM_ARRAY_TRIMMED(struct mm_market_memory, taken_ns),
+	MM_ARRAY_AS(struct mm_market_memory, cold_cap, .optional = true, .trimmed = true),
+	MM_ARRAY_AS(struct mm_market_memory, cold_cut_ns, .optional = true, .trimmed = true),
+	MM_ARRAY_AS(struct mm_market_memory, cold_raised_ns, .optional = true, .trimmed = true));
 
 MM_FIELDS_DEFINE(mm_market_fields, struct mm_market, MM_NOT_SAVED(struct mm_market, policy),
 		 MM_NOT_SAVED(struct mm_market, demand), MM_NOT_SAVED(struct mm_market, lends),

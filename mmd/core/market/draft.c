@@ -20,6 +20,7 @@ void mm_draft_begin(struct mm_draft *d, const struct mm_view *view)
 
 	d->view = view;
 	d->rotates = false;
+	d->cold_pages = 0;
 	d->n = view->n_tenants;
 	d->pages = view->pages > off ? view->pages - off : 0;
 	d->working = d->joined = 0;

@@ -37,6 +37,16 @@ struct mm_draft_row {
 	uint64_t low, high;   /* bounds of the level while KV is divided */
 	uint64_t bound;       /* KV with which all its own layers still fit, if it waits */
 	enum mm_target_why why;
+	/* Its bid: of ln(rate) for ln(its KV), if it lacks some; its weight over the mean. */
+	int64_t gain_permille;
+	uint32_t weight_permille;
+	uint32_t cold; /* entries that may be live */
+	enum mm_cool_why cold_why;
+	uint32_t cold_cap;  /* the most that it may have after its steps waited */
+	bool cold_bids;     /* it wants as many cold blocks as pay */
+	bool cold_cut;      /* its steps waited longer than predicted: the cap is lowered */
+	bool cold_raised;   /* the limit is raised */
+	uint32_t cold_link; /* permille of the link's time for those that count */
 	int64_t worth, worth_more;
 	/* For the operator, as in struct mm_target. */
 	bool valued;
@@ -46,9 +56,10 @@ struct mm_draft_row {
 struct mm_draft {
 	const struct mm_view *view;
 	bool beside;
-	bool rotates;   /* memory is for one of those side by side, as if it had a turn */
-	uint64_t pages; /* for models and KV of all tenants */
-	uint32_t n;     /* rows, one for each tenant of the view */
+	bool rotates;        /* memory is for one of those side by side, as if it had a turn */
+	uint64_t pages;      /* for models and KV of all tenants */
+	uint64_t cold_pages; /* that cold blocks gain */
+	uint32_t n;          /* rows, one for each tenant of the view */
 	uint32_t computing, waiting, working, joined;
 	uint32_t orders; /* entries of order[] */
 	uint16_t order[MM_CORE_TENANTS_MAX];

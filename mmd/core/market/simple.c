@@ -9,12 +9,18 @@ void mm_simple_begin(const struct mm_view *v, struct mm_targets *targets)
 	targets->beside = targets->as_needed = targets->chunks_for_layers = false;
 	targets->turn_ns = targets->keep_free = 0;
 	targets->memory_of = MM_NO_TENANT;
-	for (uint32_t i = 0; i < v->n_tenants; i++)
-		targets->tenant[v->tenant[i].index] =
-			(struct mm_target){ .alpha = v->tenant[i].alpha_next,
+	for (uint32_t i = 0; i < v->n_tenants; i++) {
+		const struct mm_view_tenant *t = &v->tenant[i];
+		enum mm_cool_why why = t->cold_by_hand ? MM_COOL_BY_HAND : MM_COOL_OFF;
+
+		targets->tenant[t->index] =
+			(struct mm_target){ .alpha = t->alpha_next,
 					    .kv_most = UINT32_MAX,
 					    .kv_keep = UINT32_MAX,
-					    .why = MM_WHY_POLICY };
+					    .why = MM_WHY_POLICY,
+					    .cold = t->cold_by_hand ? t->cold_limit : t->cold_floor,
+					    .cold_why = t->cold_most ? why : MM_COOL_NONE };
+	}
 }
 
 /* ---- taking ---- */

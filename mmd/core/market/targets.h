@@ -41,6 +41,21 @@ enum mm_target_why {
 	MM_WHYS
 };
 
+/* Why a tenant may have as many cold blocks as it may, for the operator. */
+enum mm_cool_why {
+	MM_COOL_NONE,    /* it has declared none */
+	MM_COOL_OFF,     /* the policy or the operator offers none */
+	MM_COOL_BY_HAND, /* the operator has set the limit */
+	MM_COOL_FLOOR,   /* no more than it may have anyway */
+	MM_COOL_UNKNOWN, /* its steps or the link were not measured yet */
+	MM_COOL_RESTS,   /* it does not compute now: keeps what it has */
+	MM_COOL_ENOUGH,  /* it lacks no KV: keeps what it has */
+	MM_COOL_WORTH,   /* further blocks would cost more than their KV is worth */
+	MM_COOL_MOST,    /* all that it may have */
+	MM_COOL_WAITED,  /* its steps waited for the link longer than predicted */
+	MM_COOL_WHYS
+};
+
 /*
  * Pages go to the lowest first; of one tenant, to its layers before its KV. Layers are taken from
  * the highest first.
@@ -59,6 +74,8 @@ struct mm_target {
 	uint32_t kv_keep; /* chunks: what it holds beyond is reclaimed; UINT32_MAX: nothing is */
 	enum mm_target_first first;
 	enum mm_target_why why;
+	uint32_t cold; /* entries that may be live */
+	enum mm_cool_why cold_why;
 	/* For the operator: the value of the choice and of one more layer, permille of ln(rate). */
 	int32_t worth, worth_more;
 	bool valued;           /* the layers were chosen by `value` */

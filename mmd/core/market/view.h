@@ -23,6 +23,7 @@
 #include "mmd/core/core.h"
 
 #define MM_VIEW_POINTS 24 /* numbers of layers whose cost is known, for each tenant */
+#define MM_VIEW_LOADS  17 /* transfers in each step whose cost is known: eighths of its time */
 
 /* The cost of streaming with so many layers away, on a link that nobody else uses. */
 struct mm_view_point {
@@ -70,7 +71,24 @@ struct mm_view_tenant {
 	bool asked;           /* the time to answer the last reclaim is not over */
 	uint64_t swap_bytes;  /* of its swap space; 0: what it evicts must be computed again */
 
+	/* Its cold blocks. */
+	uint32_t cold_most;  /* that it may have by its declaration; 0: it has no cold blocks */
+	uint32_t cold_floor; /* that it may have whatever is decided */
+	uint32_t cold_limit; /* in force */
+	bool cold_by_hand;   /* the operator has set the limit */
+	uint32_t cold_classes;
+	uint64_t cold_unit_bytes; /* of a block in a layer */
+	uint64_t cold_entry_ns; /* of the link for a block in a step, if nobody else uses it; 0: not
+				   known */
+
 	/* Claims. */
+	uint32_t cold_live;      /* entries that are streamed; cold_limit if it does not say */
+	uint32_t stall_permille; /* waits at gates over computing time, of late */
+	/*
+	 * By how many permille steps are longer if as many eighths of the mean step's time are
+	 * transferred in each of them; the last is UINT32_MAX or 0: not known yet.
+	 */
+	uint32_t load_slow[MM_VIEW_LOADS];
 	uint32_t kv_used;   /* chunks in use; kv_held while it has said nothing */
 	uint32_t kv_wanted; /* chunks in all, for requests that run or come next */
 	uint32_t kv_queued; /* further chunks that its queue would use; 0 if it does not say */
@@ -124,6 +142,8 @@ struct mm_view_account {
 struct mm_view {
 	uint64_t now_ns;
 	enum mm_policy policy;
+	bool cold;            /* cold blocks are offered */
+	uint64_t page_bytes;  /* of a page */
 	uint64_t pages;       /* of the pool, without those that are out of use */
 	uint64_t free;        /* pages that may be granted at once */
 	uint64_t coming;      /* pages that are scrubbed or on their way from tenants */

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/cool.h"
+
+#include "libclient/base/base.h"
+
+#define GRID        16 /* numbers of entries that are tried at once */
+#define ENOUGH_PART 8  /* of what is live: room for more until the tenant lacks KV again */
+#define STAYS_PART  8  /* of a limit: a better one nearer than this changes nothing */
+#define RAISED_NS   (2 * MM_NS_PER_S) /* that a raised limit has to be made use of */
+#define STALL_FREE  100  /* permille of waits that lower nothing, beside twice the prediction */
+#define CUT_PART    8    /* by which waits lower the cap at once */
+#define CUT_DWELLS  4    /* times dwell_ns between two cuts, and from a cut until it rises */
+#define RISE_PART   64   /* by which the cap rises with each decision without waits */
+#define LOAD_EIGHTH 125u /* permille of the mean step between two numbers of load_slow[] */
+
+struct best {
+	uint32_t entries;
+	int64_t worth;
+};
+
+/* ---- the price ---- */
+
+uint32_t mm_cool_slow(const struct mm_view_tenant *t, uint64_t load)
+{
+	uint64_t i = load / LOAD_EIGHTH, part = load % LOAD_EIGHTH, from, to;
+	const uint64_t last = MM_VIEW_LOADS - 1;
+
+	if (!load)
+		return 0;
+	if (t->load_slow[last] == UINT32_MAX || !t->load_slow[last])
+		return UINT32_MAX;
+	/* All steps are shorter than the transfers of the last two, so the rest is a line. */
+	if (i >= last) {
+		from = t->load_slow[last];
+		to = from + (from - MM_MIN(t->load_slow[last - 1], from));
+		part = load - last * LOAD_EIGHTH;
+	} else {
+		from = i ? t->load_slow[i] : 0;
+		to = t->load_slow[i + 1];
+	}
+	from += (MM_MAX(to, from) - from) * MM_MIN(part, UINT64_C(1) << 24) / LOAD_EIGHTH;
+	return (uint32_t)MM_MIN(from, (uint64_t)MM_VALUE_SLOW_KNOWN);
+}
+
+uint64_t mm_cool_load(const struct mm_view_tenant *t, uint32_t entries)
+{
+	unsigned __int128 ns = (unsigned __int128)t->cold_entry_ns * entries * 1000;
+
+	ns /= MM_MAX(t->step_ns, 1u);
+	return (uint64_t)MM_MIN(ns, (unsigned __int128)UINT64_C(1) << 32);
+}
+
+uint64_t mm_cool_gain_bytes(const struct mm_view_tenant *t, uint32_t entries)
+{
+	uint64_t block = (uint64_t)t->layers * t->cold_unit_bytes;
+	uint64_t window_part = (uint64_t)t->cold_classes * t->cold_unit_bytes;
+
+	/* The first one fills as much of its window as it frees. */
+	return entries && block > window_part ? (entries - 1) * (block - window_part) : 0;
+}
+
+/* Returns the load as if the link were the tenant's alone: what others take stretches it. */
+static uint64_t load_stretched(uint64_t load, uint32_t link_permille)
+{
+	uint64_t left = 1000 - MM_MIN(link_permille, 1000u);
+
+	return load * 1000 / MM_MAX(left, (uint64_t)MM_VALUE_LINK_LEAST);
+}
+
+/* Returns the permille of the link's time that @load takes if steps are @slow permille longer. */
+static uint32_t link_of(uint64_t load, uint32_t slow)
+{
+	return (uint32_t)MM_MIN(load * 1000 / (1000 + (uint64_t)slow), (uint64_t)1000);
+}
+
+int64_t mm_cool_worth(const struct mm_cool *cool, const struct mm_view_tenant *t, uint32_t entries)
+{
+	uint64_t load = mm_cool_load(t, entries), more = mm_cool_gain_bytes(t, entries);
+	uint32_t slow = mm_cool_slow(t, load_stretched(load, cool->link_permille));
+	uint64_t had = MM_MAX(MM_MIN(cool->kv_bytes, cool->kv_enough), 1u);
+	uint64_t has = MM_MIN(cool->kv_bytes + more, cool->kv_enough);
+	int64_t gain = mm_value_ln(MM_MAX(has, had), had) * cool->gain_permille / 1000;
+	uint64_t cost;
+
+	if (slow == UINT32_MAX || slow > cool->slow_most)
+		return INT64_MIN;
+	cost = (uint64_t)slow * cool->rho_permille / cool->computing * cool->weight_permille / 1000;
+	cost += (uint64_t)link_of(load, slow) * cool->link_slows_permille * cool->computing;
+	return gain - (int64_t)MM_MIN(cost, (uint64_t)INT32_MAX);
+}
+
+/* Tries each @gap of the numbers from @low to @high, and @high. */
+static void best_within(const struct mm_cool *cool, const struct mm_view_tenant *t, uint32_t low,
+			uint32_t high, uint32_t gap, struct best *best)
+{
+	for (uint64_t e = low; e <= high; e = e < high && high - e < gap ? high : e + gap) {
+		int64_t worth = mm_cool_worth(cool, t, (uint32_t)e);
+
+		if (worth > best->worth)
+			*best = (struct best){ (uint32_t)e, worth };
+	}
+}
+
+/*
+ * On either side of the number from which the link has no time left the value is concave. So halves
+ * of octaves are tried first, then closer numbers around the best of them.
+ */
+uint32_t mm_cool_best(const struct mm_cool *cool, const struct mm_view_tenant *t, uint32_t most)
+{
+	struct best best = { 0, 0 };
+	uint64_t low, high;
+
+	for (uint64_t e = 1; e <= most; e *= 2)
+		best_within(cool, t, (uint32_t)e, (uint32_t)MM_MIN(e + e / 2, (uint64_t)most),
+			    (uint32_t)MM_MAX(e / 2, 1u), &best);
+	low = (uint64_t)best.entries * 2 / 3;
+	high = (uint64_t)best.entries * 3 / 2 + 1;
+	while (best.worth > 0) {
+		uint64_t gap = MM_MAX((MM_MIN(high, (uint64_t)most) - low) / GRID, UINT64_C(1));
+
+		best_within(cool, t, (uint32_t)low, (uint32_t)MM_MIN(high, (uint64_t)most),
+			    (uint32_t)gap, &best);
+		if (gap == 1)
+			break;
+		low = best.entries > gap ? best.entries - gap : 0;
+		high = best.entries + gap;
+	}
+	return best.worth >= MM_VALUE_HYSTERESIS ? best.entries : 0;
+}
+
+/* ---- the limits ---- */
+
+/* Returns whether the market decides about @t's cold blocks. */
+static bool cool_decides(const struct mm_draft *d, const struct mm_view_tenant *t)
+{
+	return d->view->cold && t->cold_most && !t->cold_by_hand;
+}
+
+static uint32_t own_layers_link(const struct mm_view_tenant *t)
+{
+	return t->points ? mm_value_link(t, MM_MIN(t->alpha_next, t->alpha_max)) : 0;
+}
+
+static struct mm_cool cool_of(const struct mm_draft *d, const struct mm_draft_row *row,
+			      uint32_t link)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint64_t page = d->view->page_bytes;
+
+	return (struct mm_cool){
+		.computing = MM_MAX(d->computing, 1u),
+		.weight_permille = row->weight_permille,
+		.gain_permille = row->gain_permille,
+		.kv_bytes = row->held * page,
+		/* One with a queue wants more than it says. */
+		.kv_enough = t->waiting ? UINT64_MAX : row->want * page,
+		.rho_permille = d->computing > 1 ? MM_VALUE_STALL * d->view->rho_permille : 1000,
+		.link_slows_permille = d->view->link_slows_permille,
+		.link_permille = link,
+		.slow_most = d->computing > 1 ? mm_value_clause(t) : MM_VALUE_SLOW_KNOWN,
+	};
+}
+
+/*
+ * Waits that nothing predicts mean that something in the prediction is wrong: the rate of such
+ * copies, or the load of others. Then fewer blocks are right, whatever the reason is.
+ */
+static void cap_find(const struct mm_draft *d, const struct mm_market_memory *memory,
+		     struct mm_draft_row *row, uint32_t link)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint32_t cap = memory->cold_cap[t->index], live = MM_MIN(t->cold_live, t->cold_most);
+	uint64_t cut_ns = memory->cold_cut_ns[t->index];
+	uint32_t layers = t->points ? mm_value_slow(t, MM_MIN(t->alpha_next, t->alpha_max)) : 0;
+	uint64_t slow = mm_cool_slow(t, load_stretched(mm_cool_load(t, live), link));
+	bool rests = cut_ns && d->view->now_ns - cut_ns < CUT_DWELLS * d->view->dwell_ns;
+
+	slow = MM_MAX(slow, layers);
+	row->cold_cut = live && !rests && t->stall_permille > STALL_FREE + 2 * slow;
+	if (row->cold_cut) {
+		cap = MM_MIN(cap ? cap : UINT32_MAX, live);
+		cap = MM_MAX(cap - cap / CUT_PART, 1u);
+	} else if (cap && !rests) {
+		cap += cap / RISE_PART + 1;
+	}
+	row->cold_cap = cap && cap < t->cold_most ? cap : t->cold_most;
+}
+
+/* Returns the link's time that layers which are away take. */
+static uint32_t layers_link(const struct mm_draft *d)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		if (d->row[i].role == MM_ROLE_COMPUTES)
+			sum += own_layers_link(d->row[i].t);
+	return MM_MIN(sum, 1000u);
+}
+
+/*
+ * A tenant that lacked nothing for a while keeps what is live, and a part more: its limit falls
+ * when much of it is free. Until then it stays: the limit may be why it lacks nothing.
+ */
+static void row_keeps(const struct mm_draft *d, const struct mm_market_memory *memory,
+		      struct mm_draft_row *row)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint32_t live = MM_MIN(t->cold_live, t->cold_most);
+	uint32_t least = live ? live + live / ENOUGH_PART + 1 : 0;
+	uint64_t raised_ns = memory->cold_raised_ns[t->index];
+
+	row->cold = MM_MIN(t->cold_limit, t->cold_most);
+	row->cold_why = MM_COOL_ENOUGH;
+	if (t->hungry_permille >= MM_COOL_HUNGRY || row->cold / 2 < least ||
+	    (raised_ns && d->view->now_ns - raised_ns < RAISED_NS))
+		return;
+	row->cold = least;
+}
+
+/* Returns whether more KV would be of use to @row now, as it was of late. */
+static bool row_lacks(const struct mm_draft_row *row)
+{
+	return row->t->hungry_permille >= MM_COOL_HUNGRY &&
+	       (row->t->waiting || row->want > row->held);
+}
+
+static void row_bids(const struct mm_draft *d, struct mm_draft_row *row, uint32_t link)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint32_t most = row->cold_cap;
+	struct mm_cool cool = cool_of(d, row, link);
+	uint32_t now = MM_MIN(t->cold_limit, most), best = mm_cool_best(&cool, t, most);
+	uint32_t near = MM_MAX(best, now) - MM_MIN(best, now);
+
+	if (best && now && near <= now / STAYS_PART &&
+	    mm_cool_worth(&cool, t, best) - mm_cool_worth(&cool, t, now) < MM_VALUE_HYSTERESIS)
+		best = now;
+	row->cold = best;
+	row->cold_why = MM_COOL_WORTH;
+	if (best >= most)
+		row->cold_why = most < t->cold_most ? MM_COOL_WAITED : MM_COOL_MOST;
+	row->cold_link = link_of(mm_cool_load(t, best), 0);
+}
+
+/* Sets what @row would have if no other cold blocks were on the link. */
+static void row_begin(const struct mm_draft *d, const struct mm_market_memory *memory,
+		      struct mm_draft_row *row)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint32_t link = MM_COOL_LINK_LEFT + layers_link(d);
+
+	row->cold = MM_MIN(t->cold_limit, t->cold_most);
+	row->cold_why = t->cold_by_hand ? MM_COOL_BY_HAND : MM_COOL_OFF;
+	if (!cool_decides(d, t)) {
+		row->cold = t->cold_by_hand ? row->cold : MM_MIN(t->cold_floor, t->cold_most);
+		return;
+	}
+	row_keeps(d, memory, row);
+	if (row->role != MM_ROLE_COMPUTES) {
+		row->cold_why = MM_COOL_RESTS;
+		return;
+	}
+	cap_find(d, memory, row, link);
+	if (!t->cold_entry_ns || mm_cool_slow(t, 1) == UINT32_MAX) {
+		row->cold_why = MM_COOL_UNKNOWN;
+	} else if (row_lacks(row)) {
+		row->cold_bids = true;
+		row_bids(d, row, link);
+	}
+	row->cold = MM_MIN(row->cold, row->cold_cap);
+}
+
+/* ---- the link's time ---- */
+
+static bool bids_for_less(const struct mm_draft_row *a, const struct mm_draft_row *b)
+{
+	if (a->cold_link != b->cold_link)
+		return a->cold_link < b->cold_link;
+	return a->t->step_ns != b->t->step_ns ? a->t->step_ns < b->t->step_ns
+					      : a->t->active_ns > b->t->active_ns;
+}
+
+/*
+ * Divides the link's time that layers leave among those who bid: equal parts, and what those that
+ * want less than theirs leave is divided among the others.
+ */
+static void link_divide(struct mm_draft *d)
+{
+	uint32_t taken = MM_MIN(MM_COOL_LINK_LEFT + layers_link(d), 1000u), n = 0;
+
+	for (uint32_t i = 0; i < d->n; i++)
+		n += d->row[i].cold_bids;
+	if (n < 2)
+		return;
+	mm_draft_order(d, MM_ROLE_COMPUTES, bids_for_less);
+	for (uint32_t i = 0; i < d->orders; i++) {
+		struct mm_draft_row *row = &d->row[d->order[i]];
+		uint32_t part;
+
+		if (!row->cold_bids)
+			continue;
+		part = (1000 - taken) / n--;
+		if (row->cold_link > part)
+			row_bids(d, row, 1000 - part);
+		taken = MM_MIN(taken + MM_MIN(row->cold_link, part), 1000u);
+	}
+}
+
+/*
+ * Layers are chosen with what is left of the link. A limit that was just raised counts as a whole,
+ * so that layers do not take the link before blocks can become cold; later what is live counts,
+ * since there may be nothing to cool.
+ */
+static void row_count(struct mm_draft *d, const struct mm_market_memory *memory,
+		      struct mm_draft_row *row)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint64_t raised_ns = memory->cold_raised_ns[t->index];
+	uint32_t counted = MM_MIN(t->cold_live, t->cold_most), slow;
+
+	row->cold_raised =
+		row->cold_bids && row->cold > (uint64_t)t->cold_limit + t->cold_limit / STAYS_PART;
+	counted = MM_MIN(counted + counted / ENOUGH_PART, t->cold_most);
+	counted = MM_MIN(counted, row->cold);
+	if (row->cold_raised || (raised_ns && d->view->now_ns - raised_ns < RAISED_NS))
+		counted = row->cold;
+	slow = mm_cool_slow(t, mm_cool_load(t, counted));
+	row->cold_link = link_of(mm_cool_load(t, counted), slow == UINT32_MAX ? 0 : slow);
+	d->cold_pages += mm_cool_gain_bytes(t, counted) / MM_MAX(d->view->page_bytes, 1u);
+}
+
+void mm_cool_decide(struct mm_draft *d, const struct mm_market_memory *memory)
+{
+	d->cold_pages = 0;
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+
+		row->cold = row->cold_link = 0;
+		row->cold_cap = row->t->cold_most;
+		row->cold_why = MM_COOL_NONE;
+		row->cold_bids = row->cold_cut = row->cold_raised = false;
+		if (row->t->cold_most)
+			row_begin(d, memory, row);
+	}
+	link_divide(d);
+	for (uint32_t i = 0; i < d->n; i++) {
+		struct mm_draft_row *row = &d->row[i];
+
+		if (!row->t->cold_most)
+			continue;
+		if (row->role == MM_ROLE_COMPUTES)
+			row_count(d, memory, row);
+		if (row->cold <= row->t->cold_floor && !row->t->cold_by_hand) {
+			row->cold = MM_MIN(row->t->cold_floor, row->t->cold_most);
+			row->cold_why = row->cold ? MM_COOL_FLOOR : row->cold_why;
+		}
+	}
+}
+
+void mm_cool_note(const struct mm_draft *d, struct mm_market_memory *memory)
+{
+	uint64_t now_ns = MM_MAX(d->view->now_ns, 1u);
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+		uint32_t index = row->t->index;
+
+		if (!row->t->cold_most)
+			continue;
+		memory->cold_cap[index] = row->cold_cap < row->t->cold_most ? row->cold_cap : 0;
+		if (row->cold_cut)
+			memory->cold_cut_ns[index] = now_ns;
+		if (row->cold_raised)
+			memory->cold_raised_ns[index] = now_ns;
+	}
+}
