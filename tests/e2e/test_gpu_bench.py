@@ -164,6 +164,53 @@ def test_sharing_finds_the_modelled_device():
     assert not faults, rows
 
 
+def rows_of_units(dilation):
+    """The part stream2d of a modelled device that is @dilation times slower than its profile says."""
+    code, text, errors = gpu("stream2d", "--repeat", 3, "--json", MM_SOFTGPU_DILATION=str(dilation),
+                             MM_SOFTGPU_PROFILE="h200-pcie5,h2d_gbps=50,d2h_gbps=50,duplex_loss=0.2")
+    assert code == 0, errors
+    rows = json.loads(text)["results"]
+    for row in rows:
+        check_row(row)
+    return rows
+
+
+def rows_are_modelled(rows):
+    """
+    Does each row say what the profile does? A host that is late leaves a link idle. Both ways at
+    once are 1.6 of one, but for copies that began alone.
+    """
+    by_name = {name: [row for row in rows if row["name"] == name]
+               for name in ("rows", "pieces", "lanes")}
+    return (all(abs(row["figure"]["median"] / 50e9 - 1) < 0.01
+                for row in by_name["rows"] + by_name["pieces"]) and
+            all(1.55 < row["ratio"] < 1.9 for row in by_name["lanes"]))
+
+
+def test_stream2d_counts_the_bytes_that_a_link_moves():
+    """The rates are those of the profile's link, alone and both ways; pieces are those that xfer makes."""
+    for dilation in (1, 4, 16):
+        rows = rows_of_units(dilation)
+        if rows_are_modelled(rows):
+            break
+    assert rows_are_modelled(rows), rows
+    assert [row["params"]["row"] >> 10 for row in rows if row["name"] == "rows"] == [64, 128, 256, 320, 448, 512]
+    for row in rows:
+        unit, block = row["params"]["row"], row["layers"] * row["params"]["row"]
+        assert (row["layers"], row["classes"]) == (40, 4)
+        assert row["rows"] == (2 << 30) // block and row["moved_bytes"] == row["rows"] * unit
+        assert row["rows_of_a_piece"] == (128 << 20) // block
+        assert row.get("goal") == (None if row["name"] in ("lanes", "call") else {"at_least": 0.95})
+
+
+def test_stream2d_says_which_copy_failed():
+    code, text, errors = gpu("stream2d", "--repeat", 1, "--json", MM_SOFTGPU_FAIL="cuMemcpy2DAsync:0:2")
+    assert code == 1, errors
+    (part,) = json.loads(text)["parts"]
+    assert part["outcome"] == "failed"
+    assert part["why"] == "units row=4K: rows in one call: cuMemcpy2DAsync: CUDA_ERROR_OUT_OF_MEMORY"
+
+
 def test_a_part_that_fails_costs_no_other(root):
     out = root / "out.jsonl"
     code, text, errors = gpu("scrub,grant", "--quick", "--repeat", 1, "--json", "--out", out,

@@ -31,9 +31,9 @@
 
 /* Groups run in this order; those with a goal come first. */
 const struct mm_gpu_group *const mm_gpu_groups[] = {
-	&mm_gpu_stream,    &mm_gpu_grant,   &mm_gpu_decode,  &mm_gpu_overhead,
-	&mm_gpu_attention, &mm_gpu_gemm,    &mm_gpu_memops,  &mm_gpu_scrub,
-	&mm_gpu_pages,     &mm_gpu_kernels, &mm_gpu_sharing, NULL,
+	&mm_gpu_stream,    &mm_gpu_stream2d, &mm_gpu_grant,  &mm_gpu_decode, &mm_gpu_overhead,
+	&mm_gpu_attention, &mm_gpu_gemm,     &mm_gpu_memops, &mm_gpu_scrub,  &mm_gpu_pages,
+	&mm_gpu_kernels,   &mm_gpu_sharing,  NULL,
 };
 
 struct gpu {
@@ -83,6 +83,8 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.row_hidden = 5120,
 		.arena_bytes = UINT64_C(6) << 30,
 		.copied_bytes = UINT64_C(2) << 30,
+		.swap_bytes = UINT64_C(2) << 30,
+		.row_bytes = { 64 << 10, 128 << 10, 256 << 10, 320 << 10, 448 << 10, 512 << 10 },
 		.pool_bytes = UINT64_C(1) << 30,
 		.cycling = { 16, 2048, 16, 512, 256 },
 		.served = { 24, 2048, 16, 32000, 512 },
@@ -102,6 +104,8 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.row_hidden = 64,
 		.arena_bytes = UINT64_C(1) << 20,
 		.copied_bytes = UINT64_C(4) << 20,
+		.swap_bytes = UINT64_C(16) << 20,
+		.row_bytes = { 4 << 10, 8 << 10, 16 << 10, 20 << 10, 28 << 10, 32 << 10 },
 		.pool_bytes = UINT64_C(32) << 20,
 		.cycling = { 6, 64, 4, 512, 256 },
 		.served = { 6, 64, 4, 512, 256 },

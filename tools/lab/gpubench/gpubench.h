@@ -24,7 +24,9 @@
 #include "tools/lab/common/series.h"
 #include "tools/mmserve/engine/config.h"
 
-#define MM_GPU_PAGES_MAX 8
+#define MM_GPU_PAGES_MAX  8
+#define MM_GPU_ROWS       6
+#define MM_GPU_SWAP_PARTS 16 /* registrations of swap_bytes */
 
 struct mm_gpu_group;
 
@@ -64,7 +66,9 @@ struct mm_gpu_sizes {
 	uint64_t arena_bytes;  /* keys and values */
 	uint32_t row_hidden;   /* elements of a row of activations */
 	uint64_t copied_bytes; /* by a bare loop of copies, in one measurement */
-	uint64_t pool_bytes;   /* managed by mmd, beside the weights */
+	uint64_t swap_bytes;   /* cold blocks in host memory */
+	uint64_t row_bytes[MM_GPU_ROWS];                 /* units of cold blocks */
+	uint64_t pool_bytes;                             /* managed by mmd, beside the weights */
 	struct mm_gpu_shape cycling;                     /* the model whose layers cycle */
 	struct mm_gpu_shape served;                      /* the model that mmserve serves */
 	uint32_t requests, prompt_tokens, output_tokens; /* what mmserve serves */

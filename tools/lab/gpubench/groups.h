@@ -13,4 +13,4 @@
 
 extern const struct mm_gpu_group mm_gpu_attention, mm_gpu_decode, mm_gpu_gemm, mm_gpu_grant,
 	mm_gpu_kernels, mm_gpu_memops, mm_gpu_overhead, mm_gpu_pages, mm_gpu_scrub, mm_gpu_sharing,
-	mm_gpu_stream;
+	mm_gpu_stream, mm_gpu_stream2d;

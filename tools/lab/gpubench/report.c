@@ -147,7 +147,8 @@ static void print_value(double value, const char *unit, char *text, size_t bytes
 
 static bool is_size(const char *key)
 {
-	return !strcmp(key, "page") || !strcmp(key, "chunk") || !strcmp(key, "bytes");
+	return !strcmp(key, "page") || !strcmp(key, "chunk") || !strcmp(key, "bytes") ||
+	       !strcmp(key, "row");
 }
 
 /* Prints a parameter; a size gets a unit. */
