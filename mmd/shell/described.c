@@ -48,7 +48,8 @@ MM_FIELDS_DEFINE(mm_image_kept_fields, struct mm_image_kept, ONE(bytes), ONE(per
 #define OF mm_pool_kept
 MM_FIELDS_DEFINE(mm_pool_kept_fields, struct mm_pool_kept, ONE(performed),
 		 ENUM(image_valid, MM_KEPT_IMAGES), ENUM(ready, 1), ENUM(down, 1), ONE(quarantined),
-		 PARTS(image, mm_image_kept_fields), ONE(seq), ONE(bytes_streamed_gone));
+		 PARTS(image, mm_image_kept_fields), ONE(seq), ONE(bytes_streamed_gone),
+		 ONE(cold_streamed_gone));
 #undef OF
 
 #define OF mm_xfacts

@@ -258,6 +258,8 @@ static void cursors_fill(const struct mm_session *s, json_t *to)
 			__atomic_load_n(&c->layers_streamed, __ATOMIC_RELAXED));
 	mm_json_put_u64(to, "layer_copy_last_ns",
 			__atomic_load_n(&c->copy_last_ns, __ATOMIC_RELAXED));
+	mm_json_put_u64(to, "cold_bytes_streamed",
+			__atomic_load_n(&c->cold_bytes, __ATOMIC_RELAXED));
 }
 
 static void plan_fill(const struct mm_core *core, uint32_t tenant, json_t *to)
@@ -491,6 +493,7 @@ static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_
 	counters_fill(stats, to);
 	device_turns_fill(pool, to, stats);
 	mm_json_put_u64(to, "bytes_streamed", mm_pool_bytes_streamed(pool));
+	mm_json_put_u64(to, "cold_bytes_streamed", mm_pool_cold_streamed(pool));
 	mm_core_kills(pool->core, &breaker, &kill_max);
 	mm_json_put_flag(to, "kill_breaker_open", breaker);
 	mm_json_put_u64(to, "kill_max", kill_max);

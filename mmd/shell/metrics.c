@@ -105,6 +105,7 @@ static void tenant_queue_fill(const struct mm_session *s, json_t *to)
 	mm_json_put_u64(to, "requests_running", claim_read(&theirs->stats.running));
 	mm_json_put_u64(to, "bytes_streamed", claim_read(&cursors->bytes_streamed));
 	mm_json_put_u64(to, "layers_streamed", claim_read(&cursors->layers_streamed));
+	mm_json_put_u64(to, "cold_bytes_streamed", claim_read(&cursors->cold_bytes));
 }
 
 static json_t *tenant_metrics(const struct mm_session *s)
@@ -198,6 +199,7 @@ static void device_counters_fill(const struct mm_pool *pool, const struct mm_cor
 	mm_json_put_u64(to, "memory_errors", stats->memory_errors);
 	mm_json_put_u64(to, "suspect_pages", stats->suspects);
 	mm_json_put_u64(to, "bytes_streamed", mm_pool_bytes_streamed(pool));
+	mm_json_put_u64(to, "cold_bytes_streamed", mm_pool_cold_streamed(pool));
 	mm_json_put_u64(to, "xfer_up", pool->worker.kept->state == MM_WORKER_UP);
 	mm_json_put_u64(to, "xfer_restarts", pool->worker.kept->restarts);
 	mm_json_put_u64(to, "jobs_running", pool->worker.pushed.running);

@@ -159,6 +159,7 @@ int mm_pool_resume(struct mm_pool *pool)
 	pool->down = kept->down;
 	pool->quarantined = kept->quarantined;
 	pool->bytes_streamed_gone = kept->bytes_streamed_gone;
+	pool->cold_streamed_gone = kept->cold_streamed_gone;
 	r = page_fds_alloc(pool);
 	if (r == 0)
 		r = mm_pool_restore(pool, &opts, why, sizeof(why));
@@ -293,15 +294,29 @@ const char *mm_page_state_name(enum mm_page_state state)
 	return page_state_names[state];
 }
 
-uint64_t mm_pool_bytes_streamed(const struct mm_pool *pool)
+/* Returns the sum of a counter over the tenants that are here. @at: its offset in their cursors. */
+static uint64_t streamed_sum(const struct mm_pool *pool, size_t at)
 {
-	uint64_t sum = pool->bytes_streamed_gone;
+	uint64_t sum = 0;
 
 	MM_FOREACH_SESSION(pool->shell, s) {
-		const struct mm_xcursor_region *c = s->cursor_region.base;
+		const uint8_t *cursors = s->cursor_region.base;
 
-		if (c && s->pool == pool)
-			sum += __atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED);
+		if (cursors && s->pool == pool)
+			sum += __atomic_load_n((const uint64_t *)(const void *)(cursors + at),
+					       __ATOMIC_RELAXED);
 	}
 	return sum;
+}
+
+uint64_t mm_pool_bytes_streamed(const struct mm_pool *pool)
+{
+	return pool->bytes_streamed_gone +
+	       streamed_sum(pool, offsetof(struct mm_xcursor_region, bytes_streamed));
+}
+
+uint64_t mm_pool_cold_streamed(const struct mm_pool *pool)
+{
+	return pool->cold_streamed_gone +
+	       streamed_sum(pool, offsetof(struct mm_xcursor_region, cold_bytes));
 }

@@ -45,7 +45,7 @@ struct mm_pool_kept {
 	uint32_t quarantined;
 	struct mm_image_kept image[2];
 	uint64_t seq; /* number of the next event */
-	uint64_t bytes_streamed_gone;
+	uint64_t bytes_streamed_gone, cold_streamed_gone;
 };
 
 struct mm_pool {
@@ -55,7 +55,8 @@ struct mm_pool {
 	uint64_t ordinal;     /* the driver's number for the device, in mmd's environment */
 	struct mm_core *core; /* NULL until the device is known */
 	struct mm_worker worker;
-	uint64_t bytes_streamed_gone; /* bytes streamed by tenants that have left */
+	/* bytes of layers, and of cold blocks, streamed for tenants that have left */
+	uint64_t bytes_streamed_gone, cold_streamed_gone;
 	struct mm_health health;
 	bool ready;           /* all pages are created, and scrubbed or quarantined */
 	uint32_t quarantined; /* pages that were quarantined when it became ready */
@@ -103,8 +104,10 @@ bool mm_pool_check_ready(struct mm_pool *pool);
 /* The state's name in answers to the operator. */
 const char *mm_page_state_name(enum mm_page_state state);
 
-/* Bytes streamed since mmd started, for tenants that have left, too. */
+/* Bytes of layers streamed since mmd started, for tenants that have left, too. */
 uint64_t mm_pool_bytes_streamed(const struct mm_pool *pool);
+/* As mm_pool_bytes_streamed(), of cold blocks. */
+uint64_t mm_pool_cold_streamed(const struct mm_pool *pool);
 
 /* Runs what is due in the core; mm_pool_deadline() is when something will be due. */
 void mm_pool_tick(struct mm_pool *pool, uint64_t now_ns);

@@ -113,9 +113,12 @@ static void session_free(struct mm_session *s)
 {
 	const struct mm_xcursor_region *cursors = s->cursor_region.base;
 
-	if (cursors)
+	if (cursors) {
 		s->pool->kept->bytes_streamed_gone = s->pool->bytes_streamed_gone +=
 			cursors->bytes_streamed;
+		s->pool->kept->cold_streamed_gone = s->pool->cold_streamed_gone +=
+			cursors->cold_bytes;
+	}
 	session_disconnect(s);
 	mm_load_leave(s);
 	mm_loop_del(&s->shell->loop, &s->pid_source);

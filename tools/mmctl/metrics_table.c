@@ -144,6 +144,8 @@ const struct mmctl_metric mmctl_metrics[] = {
 	COUNT(DEVICE, "device_xfer_restarts", "Times that xfer was started again", "xfer_restarts"),
 	GAUGE(DEVICE, "device_jobs", "Jobs that xfer was given and has not done", "jobs_running"),
 	BYTES_COUNT(DEVICE, "device_streamed", "Weights that were streamed", "bytes_streamed"),
+	BYTES_COUNT(DEVICE, "device_cold_streamed", "Cold KV blocks that were streamed",
+		    "cold_bytes_streamed"),
 
 	GAUGE(ACCOUNT, "account_tenants", "Tenants that it has", "tenants"),
 	BYTES(ACCOUNT, "account_used", "Memory that it is charged", "used_bytes"),
@@ -196,6 +198,8 @@ const struct mmctl_metric mmctl_metrics[] = {
 		    "bytes_streamed"),
 	COUNT(TENANT, "tenant_layers_streamed", "Layers that were streamed for it",
 	      "layers_streamed"),
+	BYTES_COUNT(TENANT, "tenant_cold_streamed", "Cold KV blocks that were streamed for it",
+		    "cold_bytes_streamed"),
 	TALLY(TENANT, "tenant"),
 };
 const size_t mmctl_metrics_n = MM_ARRAY_SIZE(mmctl_metrics);
