@@ -5,8 +5,14 @@
 #include "mmd/shell/check.h"
 #include "tests/fuzz/input.h"
 
+#define MESSAGES_MAX 128 /* of one input; what is behind them is not looked at */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
+	uint8_t digits[MESSAGES_MAX * sizeof(struct mm_msg)];
+
+	size_bytes = MM_MIN(size_bytes, sizeof(digits));
+	data = input_bytes(data, &size_bytes, digits);
 	for (struct mm_msg msg; size_bytes >= sizeof(msg); size_bytes -= sizeof(msg)) {
 		const char *wrong;
 
