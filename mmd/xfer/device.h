@@ -33,6 +33,7 @@ struct mm_xdev {
 	CUmemAllocationProp prop; /* properties of every page */
 	size_t granularity_bytes;
 	uint64_t total_bytes;
+	uint64_t pitch_max_bytes; /* of a copy of rows; 0: not known */
 	CUuuid uuid;
 	enum mm_driver_kind kind;
 	int numa_node;       /* NUMA node next to the device; -1: not known */

@@ -84,7 +84,8 @@ static bool slot_has_page(const struct mm_xplan_slot *slot, uint32_t page)
 }
 
 /*
- * 0 if a job may use @page. -EBUSY: it is in a slot of an active plan, which is a fault of core.
+ * 0 if a job may use @page. -EBUSY: it is in a slot or in the window of an active plan, which is a
+ * fault of core.
  * -EAGAIN: the last chunks of a plan that was quiesced are still landing in it.
  */
 static int page_check_free(const struct mm_xfer *x, uint32_t page)
@@ -95,6 +96,8 @@ static int page_check_free(const struct mm_xfer *x, uint32_t page)
 		for (uint32_t s = 0; (t->cycles.active || landing) && s < t->plan->n_slots; s++)
 			if (slot_has_page(&t->plan->slot[s], page))
 				return t->cycles.active ? -EBUSY : -EAGAIN;
+		if (mm_xcold_has_page(t->cold, page))
+			return t->cycles.active ? -EBUSY : -EAGAIN;
 	}
 	return 0;
 }

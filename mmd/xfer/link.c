@@ -6,6 +6,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
 #include "mmd/xfer/ahead.h"
+#include "mmd/xfer/cold.h"
 
 static int lane_init(struct mm_xlane *lane, const struct mm_xdev *dev, CUstream stream)
 {
@@ -208,15 +209,19 @@ static int transfer_issue_tail(struct mm_xlink *link, const struct mm_xtransfer 
 static int transfer_issue_chunk(struct mm_xlink *link, struct mm_xtransfer *transfer,
 				const struct mm_xbuf *buffer, uint64_t *ret_bytes)
 {
+	const uint64_t chunk_bytes =
+		transfer->rows ? mm_xrows_chunk_bytes(transfer->rows, link->chunk_bytes)
+			       : link->chunk_bytes;
 	uint64_t done = 0;
 
 	*ret_bytes = 0;
 	if (buffer && buffer->result < 0)
 		return MM_XLINK_UNREADABLE;
-	while (done < link->chunk_bytes && transfer->issued_bytes < transfer->bytes) {
+	while (done < chunk_bytes && transfer->issued_bytes < transfer->bytes) {
 		uint64_t bytes = 0;
-		int r = transfer_issue_piece(link, transfer, buffer, link->chunk_bytes - done,
-					     &bytes);
+		int r = transfer->rows ? mm_xrows_issue(transfer->rows, chunk_bytes - done, &bytes)
+				       : transfer_issue_piece(link, transfer, buffer,
+							      chunk_bytes - done, &bytes);
 
 		if (r < 0)
 			return r;

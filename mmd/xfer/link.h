@@ -38,14 +38,17 @@
 #define MM_XLINK_WEIGHT        1 /* of a tenant's flow */
 #define MM_XLINK_WEIGHT_COPIES 4 /* of the flow of core's copy jobs */
 
+struct mm_xrows; /* mmd/xfer/cold.h */
+
 struct mm_xtransfer {
 	/* set by the caller before mm_xlink_start() */
 	struct mm_xstore *store;
 	uint64_t store_offset;
-	char *host;           /* in place of a store: memory within one registration */
-	bool to_host;         /* with host: from the pages to host */
-	uint64_t page_offset; /* offset into the first page */
-	uint64_t bytes;       /* <= n_pages * page_bytes - page_offset */
+	char *host;            /* in place of a store: memory within one registration */
+	bool to_host;          /* with host: from the pages to host */
+	struct mm_xrows *rows; /* in place of host, page and page_offset: rows of cold blocks */
+	uint64_t page_offset;  /* offset into the first page */
+	uint64_t bytes;        /* <= n_pages * page_bytes - page_offset */
 	const uint32_t *page;
 	bool zero_tail;     /* fill the rest of the last page with zeros */
 	uint64_t due;       /* the least goes first; compared within a flow and a lane only */

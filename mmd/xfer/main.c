@@ -266,6 +266,7 @@ static int xfer_on_tenant(struct mm_xfer *x, const struct mm_xmsg *msg, const in
 	r = mm_xtenant_create(msg->id, fds, &x->link, &tenant);
 	if (r < 0)
 		return r;
+	tenant->swaps = &x->swaps;
 	tenant->next = x->tenants;
 	x->tenants = tenant;
 	return 0;

@@ -96,17 +96,25 @@ static void part_register(struct mm_xswap *swap, uint64_t part)
 		       "tenant=%" PRIu64 " part=%" PRIu64 " copies=slow", swap->tenant, part);
 }
 
+void *mm_xswap_at(struct mm_xswap *swap, uint64_t offset, uint64_t *ret_bytes)
+{
+	uint64_t part = offset / MM_SWAP_PART_BYTES;
+
+	if (swap->part[part] == PART_NEW)
+		part_register(swap, part);
+	*ret_bytes = MM_MIN(swap->bytes, (part + 1) * MM_SWAP_PART_BYTES) - offset;
+	return (char *)swap->region.base + offset;
+}
+
 int mm_xswap_copy(struct mm_xswap *swap, struct mm_xtransfer *transfer, uint64_t swap_offset)
 {
-	uint64_t part = swap_offset / MM_SWAP_PART_BYTES;
+	uint64_t in_part;
 
 	if (transfer->bytes == 0 || swap_offset > swap->bytes ||
 	    transfer->bytes > swap->bytes - swap_offset ||
-	    transfer->bytes > (part + 1) * MM_SWAP_PART_BYTES - swap_offset)
+	    transfer->bytes > MM_SWAP_PART_BYTES - swap_offset % MM_SWAP_PART_BYTES)
 		return -EINVAL;
-	if (swap->part[part] == PART_NEW)
-		part_register(swap, part);
-	transfer->host = (char *)swap->region.base + swap_offset;
+	transfer->host = mm_xswap_at(swap, swap_offset, &in_part);
 	mm_xlink_start(swap->link, &swap->flow, transfer);
 	return 0;
 }

@@ -38,6 +38,15 @@ struct mm_xswap *mm_xswap_find(struct mm_xswap *list, uint64_t tenant);
 void mm_xswap_drop(struct mm_xswap **list, struct mm_xswap *swap);
 
 /**
+ * mm_xswap_at() - address of a byte of the space, for a copy by the device
+ * @offset:    inside the space
+ * @ret_bytes: bytes from there on that lie in the same part
+ *
+ * Registers the part when it is first used. Return: the address.
+ */
+void *mm_xswap_at(struct mm_xswap *swap, uint64_t offset, uint64_t *ret_bytes);
+
+/**
  * mm_xswap_copy() - begin a copy between a page and the swap space
  * @swap:         any
  * @transfer:     the caller's until landed(); page, page_offset, bytes, to_host and landed are set

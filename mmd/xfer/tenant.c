@@ -68,11 +68,11 @@ static void tenant_gates_empty(const struct mm_xtenant *t)
 			slot_gate_write(t, &gates->gate[l], (uint32_t)MM_GATE_EMPTY, 0);
 }
 
-static struct mm_xcursor *cursor_of(const struct mm_xtenant *t, uint32_t s)
+static struct mm_xcursor *cursor_of(const struct mm_xtenant *t, uint32_t c)
 {
 	struct mm_xcursor_region *cursors = t->cursor.base;
 
-	return &cursors->slot[s];
+	return mm_cycle_is_class(c) ? &cursors->cold[c - MM_SLOTS_MAX] : &cursors->slot[c];
 }
 
 /*
@@ -94,6 +94,53 @@ static uint64_t plan_read_open(const struct mm_xtenant *t)
 	const struct mm_xplan_region *shared = t->plan_region.base;
 
 	return __atomic_load_n(&shared->open, __ATOMIC_ACQUIRE);
+}
+
+/* Where a test lets this xfer end as if it were killed: between any two words that it writes. */
+static void tenant_kill_point(void)
+{
+	if (mm_fault("xfer.act"))
+		_exit(1);
+}
+
+/* ---- classes ---- */
+
+static struct mm_xrows *class_rows(const struct mm_xtenant *t, uint32_t c)
+{
+	return &t->cold->rows[c - MM_SLOTS_MAX];
+}
+
+/*
+ * Each class holds, or is about to, rows of the version in its cursor. The tenant may write the
+ * word, too, and then misleads itself alone.
+ */
+static void tenant_acknowledge(const struct mm_xtenant *t)
+{
+	struct mm_gate_region *gates = t->gate.base;
+	uint64_t version = UINT64_MAX;
+
+	for (uint32_t k = 0; k < t->plan->cold.classes; k++)
+		version = MM_MIN(version, cursor_of(t, MM_CYCLE_CLASS(k))->version);
+	if (version > __atomic_load_n(&gates->cold_acked, __ATOMIC_RELAXED))
+		__atomic_store_n(&gates->cold_acked, version, __ATOMIC_RELEASE);
+}
+
+/*
+ * Chooses the rows that class @c gets next. The cursor leaves the layer before, then gets the
+ * version: after a kill in between, the next xfer chooses anew.
+ */
+static void class_choose_rows(const struct mm_xtenant *t, uint32_t c, uint32_t pos)
+{
+	const struct mm_gate_region *gates = t->gate.base;
+	const struct mm_xplan_region *shared = t->plan_region.base;
+	struct mm_xrows *rows = class_rows(t, c);
+
+	mm_xrows_choose(rows, &gates->cold, t->plan->cold.entries,
+			__atomic_load_n(&shared->cold_limit, __ATOMIC_ACQUIRE));
+	cursor_write(t, c, MM_CUR_COPYING, pos);
+	tenant_kill_point();
+	__atomic_store_n(&cursor_of(t, c)->version, rows->version, __ATOMIC_RELEASE);
+	tenant_acknowledge(t);
 }
 
 /* ---- the order of execution ---- */
@@ -156,12 +203,24 @@ static void cursor_pass(struct mm_xtenant *t, uint32_t c)
 
 /* ---- acts ---- */
 
+static void class_count_streamed(const struct mm_xcycle *c)
+{
+	struct mm_xcursor_region *r = c->tenant->cursor.base;
+
+	__atomic_store_n(&r->cold_bytes, r->cold_bytes + c->transfer.bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->cold_rows, r->cold_rows + c->transfer.rows->count, __ATOMIC_RELAXED);
+}
+
 /* There is one writer, and readers need only untorn numbers: relaxed; layers_streamed is last. */
 static void tenant_count_streamed(const struct mm_xcycle *c)
 {
 	struct mm_xcursor_region *r = c->tenant->cursor.base;
 	uint64_t ns = mm_now_ns() - c->since_ns;
 
+	if (mm_cycle_is_class(c->cursor)) {
+		class_count_streamed(c);
+		return;
+	}
 	__atomic_store_n(&r->bytes_streamed, r->bytes_streamed + c->transfer.bytes,
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&r->copy_ns, r->copy_ns + ns, __ATOMIC_RELAXED);
@@ -171,27 +230,50 @@ static void tenant_count_streamed(const struct mm_xcycle *c)
 
 static void tenant_copy_landed(struct mm_xtransfer *transfer, int result);
 
-/* Drops all state of the slot's previous plan. */
-static void slot_set_up(struct mm_xtenant *t, uint32_t s)
+/* Drops all state of the cursor's previous plan. */
+static void cursor_set_up(struct mm_xtenant *t, uint32_t c)
 {
-	t->cycle[s] = (struct mm_xcycle){
-		.tenant = t,
-		.slot = s,
-		.transfer = { .store = t->store,
-			      .page = t->plan->slot[s].page,
-			      .landed = tenant_copy_landed },
-	};
+	t->cycle[c] = (struct mm_xcycle){ .tenant = t,
+					  .cursor = c,
+					  .transfer = { .landed = tenant_copy_landed } };
+	if (mm_cycle_is_class(c)) {
+		t->cycle[c].transfer.rows = class_rows(t, c);
+	} else {
+		t->cycle[c].transfer.store = t->store;
+		t->cycle[c].transfer.page = t->plan->slot[c].page;
+	}
 }
 
-static void slot_copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
+/* Puts the rows of @layer, which were chosen before, into @transfer. */
+static void class_prepare_copy(const struct mm_xtenant *t, struct mm_xtransfer *transfer,
+			       uint32_t layer)
+{
+	const uint64_t unit_bytes = t->plan->cold.unit_bytes;
+
+	const struct mm_xplace place = { .swap = t->cold->swap,
+					 .from = layer * unit_bytes,
+					 .from_pitch = t->plan->n_layers * unit_bytes,
+					 .to_va = t->cold->window.va + layer * unit_bytes,
+					 .to_pitch = t->plan->cold.classes * unit_bytes,
+					 .width = unit_bytes };
+
+	mm_xrows_begin(transfer->rows, &place);
+	transfer->bytes = transfer->rows->count * unit_bytes;
+}
+
+static void cursor_copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
 {
 	struct mm_xtenant *t = c->tenant;
-	const uint32_t number = mm_cycle_layer(&t->cycles, c->slot, pos);
+	const uint32_t number = mm_cycle_layer(&t->cycles, c->cursor, pos);
 	const struct mm_xplan_layer *layer = &t->plan->layer[number];
 
 	c->since_ns = now_ns;
-	c->transfer.store_offset = layer->store_offset;
-	c->transfer.bytes = layer->bytes;
+	if (mm_cycle_is_class(c->cursor)) {
+		class_prepare_copy(t, &c->transfer, number);
+	} else {
+		c->transfer.store_offset = layer->store_offset;
+		c->transfer.bytes = layer->bytes;
+	}
 	c->transfer.due = layer_due(t, number);
 	mm_xlink_start(t->link, &t->flow, &c->transfer);
 }
@@ -200,36 +282,41 @@ static void slot_copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
 static void tenant_act_perform(struct mm_xtenant *t, const struct mm_cycle_act *act,
 			       uint64_t seen_ns, uint64_t now_ns)
 {
-	uint32_t s = act->cursor;
+	uint32_t c = act->cursor;
 
 	switch (act->kind) {
 	case MM_CYCLE_NEW:
-		slot_set_up(t, s);
+		cursor_set_up(t, c);
 		return;
 	case MM_CYCLE_CURSOR:
+		if (mm_cycle_is_class(c) && act->word == MM_CUR_COPYING)
+			class_choose_rows(t, c, act->pos);
+		else
+			cursor_write(t, c, act->word, act->pos);
+		return;
 	case MM_CYCLE_KEEP:
-		cursor_write(t, s, act->word, act->pos);
+		cursor_write(t, c, act->word, act->pos);
 		return;
 	case MM_CYCLE_EPOCH:
-		__atomic_store_n(&cursor_of(t, s)->epoch, t->plan->epoch, __ATOMIC_RELEASE);
+		__atomic_store_n(&cursor_of(t, c)->epoch, t->plan->epoch, __ATOMIC_RELEASE);
 		return;
 	case MM_CYCLE_GATE:
-		slot_gate_write(t, gate_of(t, s, act->pos), act->word, seen_ns);
+		slot_gate_write(t, gate_of(t, c, act->pos), act->word, seen_ns);
 		return;
 	case MM_CYCLE_GATES:
-		slot_gates_write(t, s, act->word);
+		slot_gates_write(t, c, act->word);
 		return;
 	case MM_CYCLE_GATES_ALL:
 		tenant_gates_empty(t);
 		return;
 	case MM_CYCLE_COPY:
-		slot_copy_begin(&t->cycle[s], act->pos, now_ns);
+		cursor_copy_begin(&t->cycle[c], act->pos, now_ns);
 		return;
 	case MM_CYCLE_CANCEL:
-		mm_xlink_cancel(t->link, &t->cycle[s].transfer);
+		mm_xlink_cancel(t->link, &t->cycle[c].transfer);
 		return;
 	case MM_CYCLE_COUNT:
-		tenant_count_streamed(&t->cycle[s]);
+		tenant_count_streamed(&t->cycle[c]);
 		return;
 	}
 }
@@ -237,18 +324,40 @@ static void tenant_act_perform(struct mm_xtenant *t, const struct mm_cycle_act *
 static void tenant_acts_perform(struct mm_xtenant *t, const struct mm_cycle_acts *acts,
 				uint64_t seen_ns, uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < acts->n; i++)
+	for (uint32_t i = 0; i < acts->n; i++) {
+		tenant_kill_point();
 		tenant_act_perform(t, &acts->act[i], seen_ns, now_ns);
+	}
 }
 
 /* ---- streaming ---- */
+
+/* The next cursor of the plan from @c on whose occupant is @layer, or MM_CYCLES_MAX. */
+static uint32_t layer_next_cursor(const struct mm_xtenant *t, uint32_t layer, uint32_t c)
+{
+	while (c < MM_CYCLES_MAX &&
+	       !(mm_cycle_has(&t->cycles.plan, c) && cursor_occupant(t, c) == layer))
+		c++;
+	return c;
+}
+
+/* Device time at which all of @layer that has landed was there. */
+static uint64_t layer_landed_ns(const struct mm_xtenant *t, uint32_t layer)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t c = layer_next_cursor(t, layer, 0); c < MM_CYCLES_MAX;
+	     c = layer_next_cursor(t, layer, c + 1))
+		ns = MM_MAX(ns, t->cycle[c].transfer.landed_ns);
+	return ns;
+}
 
 static void tenant_copy_landed(struct mm_xtransfer *transfer, int result)
 {
 	struct mm_xcycle *c =
 		(struct mm_xcycle *)((char *)transfer - offsetof(struct mm_xcycle, transfer));
 	struct mm_xtenant *t = c->tenant;
-	bool wanted = t->cycles.cursor[c->slot].state == MM_CYCLE_COPYING;
+	bool wanted = t->cycles.cursor[c->cursor].state == MM_CYCLE_COPYING;
 	struct mm_cycle_acts acts;
 
 	if (wanted && result == MM_XLINK_UNREADABLE) {
@@ -262,20 +371,25 @@ static void tenant_copy_landed(struct mm_xtransfer *transfer, int result)
 		       strerror(-result));
 		_exit(1);
 	}
-	mm_cycle_copied(&t->cycles, c->slot, result >= 0, plan_read_open(t), &acts);
-	tenant_acts_perform(t, &acts, transfer->landed_ns, 0);
+	mm_cycle_copied(&t->cycles, c->cursor, result >= 0, plan_read_open(t), &acts);
+	if (acts.n > 0)
+		tenant_acts_perform(t, &acts, layer_landed_ns(t, cursor_occupant(t, c->cursor)), 0);
 }
 
-/* Handles a gate of slot @s that shows DONE: the low half of the gate is @low. */
-static void slot_gate_done(struct mm_xtenant *t, uint32_t s, const struct mm_gate *gate,
-			   uint32_t low, uint64_t now_ns)
+/* Handles a gate of cursor @c that shows DONE: the low half of the gate is @low. */
+static void cursor_gate_done(struct mm_xtenant *t, uint32_t c, const struct mm_gate *gate,
+			     uint32_t low, uint64_t now_ns)
 {
+	const uint32_t layer = cursor_occupant(t, c);
+	const uint64_t ns =
+		mm_xpace_saw(tenant_pace(t), t->gate_inode, gate_low_offset(t, gate), low);
 	struct mm_cycle_acts acts;
 
-	cursor_pass(t, s);
-	t->cycle[s].transfer.caused_ns =
-		mm_xpace_saw(tenant_pace(t), t->gate_inode, gate_low_offset(t, gate), low);
-	mm_cycle_saw_gate(&t->cycles, s, low, &acts);
+	cursor_pass(t, c);
+	for (uint32_t i = layer_next_cursor(t, layer, 0); i < MM_CYCLES_MAX;
+	     i = layer_next_cursor(t, layer, i + 1))
+		t->cycle[i].transfer.caused_ns = ns;
+	mm_cycle_saw_gate(&t->cycles, c, low, &acts);
 	tenant_acts_perform(t, &acts, 0, now_ns);
 }
 
@@ -300,7 +414,7 @@ static void slot_poll(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
 		gate = &gates->gate[layer];
 		low = gate_read(gate);
 		if (!mm_cycle_gate_idle(low))
-			slot_gate_done(t, s, gate, low, now_ns);
+			cursor_gate_done(t, s, gate, low, now_ns);
 		return;
 	case MM_CYCLE_LOOK_OPEN:
 		slot_read_open(t, s, now_ns);
@@ -323,6 +437,12 @@ bool mm_xtenant_in_step(const struct mm_xtenant *tenant)
 }
 
 /* ---- plans ---- */
+
+/* NULL: core has sent none. */
+static struct mm_xswap *tenant_swap(const struct mm_xtenant *t)
+{
+	return t->swaps ? mm_xswap_find(*t->swaps, t->id) : NULL;
+}
 
 static int plan_check_slot(const struct mm_xtenant *t, const struct mm_xplan_region *plan,
 			   const struct mm_xstore *store, const struct mm_xplan_slot *slot,
@@ -347,6 +467,17 @@ static int plan_check_slot(const struct mm_xtenant *t, const struct mm_xplan_reg
 	return 0;
 }
 
+/* Regions of builds without cold blocks are shorter. */
+static int plan_check_cold(const struct mm_xtenant *t, const struct mm_xplan_region *plan)
+{
+	if (plan->cold.classes == 0)
+		return 0;
+	if (t->gate.size_bytes < sizeof(struct mm_gate_region) ||
+	    t->plan_region.size_bytes < sizeof(struct mm_xplan_region))
+		return -EINVAL;
+	return mm_xcold_check(plan, t->pool, tenant_swap(t));
+}
+
 static int plan_check(const struct mm_xtenant *t, const struct mm_xplan_region *plan,
 		      const struct mm_xstore *store)
 {
@@ -360,7 +491,7 @@ static int plan_check(const struct mm_xtenant *t, const struct mm_xplan_region *
 		if (r < 0)
 			return r;
 	}
-	return 0;
+	return plan_check_cold(t, plan);
 }
 
 /* The machine's view of @plan, a private copy that has been checked. */
@@ -370,7 +501,11 @@ static struct mm_cycle_plan tenant_plan_view(const struct mm_xplan_region *plan)
 				      .store = plan->store_id,
 				      .closed = plan->closed,
 				      .n_layers = plan->n_layers,
-				      .n_slots = plan->n_slots };
+				      .n_slots = plan->n_slots,
+				      .cold = { .classes = plan->cold.classes,
+						.n_pages = plan->cold.n_pages,
+						.unit_bytes = plan->cold.unit_bytes,
+						.page = plan->cold.page } };
 
 	for (uint32_t s = 0; s < plan->n_slots; s++)
 		view.slot[s] = (struct mm_cycle_slot){ .layer = plan->slot[s].layer,
@@ -381,12 +516,11 @@ static struct mm_cycle_plan tenant_plan_view(const struct mm_xplan_region *plan)
 	return view;
 }
 
-static bool slot_cursor_fits(const struct mm_xtenant *t, const struct mm_cycle_plan *plan,
-			     uint32_t s)
+static bool cursor_fits(const struct mm_xtenant *t, const struct mm_cycle_plan *plan, uint32_t c)
 {
-	const struct mm_xcursor *cursor = cursor_of(t, s);
+	const struct mm_xcursor *cursor = cursor_of(t, c);
 
-	return mm_cycle_cursor_fits(plan, s, cursor->epoch, cursor->state, cursor->pos);
+	return mm_cycle_cursor_fits(plan, c, cursor->epoch, cursor->state, cursor->pos);
 }
 
 /* Copies the plan region into @copy and checks the copy. */
@@ -419,34 +553,65 @@ static void slot_resume(struct mm_xtenant *t, uint32_t s, struct mm_cycle_acts *
 	mm_cycle_resume(&t->cycles, s, cursor->state, pos, gate, previous, acts);
 }
 
-/*
- * Serves the private copy of the plan: slots whose cursors carry its epoch go on from there, others
- * begin at their first layer.
- */
-static void plan_serve(struct mm_xtenant *t, struct mm_xstore *store)
+static void slots_serve(struct mm_xtenant *t, const struct mm_cycle_plan *view, uint64_t now_ns)
 {
-	const struct mm_cycle_plan view = tenant_plan_view(t->plan);
-	uint64_t now_ns = mm_now_ns();
 	struct mm_cycle_acts acts;
 
-	t->store = store;
-	mm_cycles_take_up(&t->cycles, &view);
-	for (uint32_t s = 0; s < view.n_slots; s++) {
-		if (slot_cursor_fits(t, &view, s))
+	mm_cycles_take_up(&t->cycles, view);
+	for (uint32_t s = 0; s < view->n_slots; s++) {
+		if (cursor_fits(t, view, s))
 			slot_resume(t, s, &acts);
 		else
 			mm_cycle_begin(&t->cycles, s, &acts);
 		tenant_acts_perform(t, &acts, 0, now_ns);
 	}
+}
+
+/* Slots and classes have gates in common, so the machine looks at all cursors together. */
+static void cursors_serve(struct mm_xtenant *t, const struct mm_cycle_plan *view, uint64_t now_ns)
+{
+	const struct mm_gate_region *gates = t->gate.base;
+	struct mm_cycle_seen seen[MM_CYCLES_MAX] = { 0 };
+	uint32_t gate[MM_LAYERS_MAX];
+	struct mm_cycle_acts acts;
+
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		seen[c] = (struct mm_cycle_seen){ .epoch = cursor_of(t, c)->epoch,
+						  .state = cursor_of(t, c)->state,
+						  .pos = cursor_of(t, c)->pos };
+	for (uint32_t l = 0; l < view->n_layers; l++)
+		gate[l] = gate_read(&gates->gate[l]);
+	mm_cycles_serve(&t->cycles, view, seen, gate, &acts);
+	tenant_acts_perform(t, &acts, 0, now_ns);
+}
+
+/*
+ * Serves the private copy of the plan: cursors that carry its epoch go on from there, others begin
+ * at their first layer.
+ */
+static int plan_serve(struct mm_xtenant *t, struct mm_xstore *store)
+{
+	const struct mm_cycle_plan view = tenant_plan_view(t->plan);
+	int r = mm_xcold_prepare(t->cold, t->pool, &t->plan->cold);
+
+	if (r < 0)
+		return r;
+	mm_xcold_take(t->cold, &t->plan->cold, tenant_swap(t));
+	t->store = store;
+	if (view.cold.classes > 0)
+		cursors_serve(t, &view, mm_now_ns());
+	else
+		slots_serve(t, &view, mm_now_ns());
 	tenant_find_place(t);
+	return 0;
 }
 
 static int cursors_check(const struct mm_xtenant *t)
 {
 	const struct mm_cycle_plan view = tenant_plan_view(t->plan);
 
-	for (uint32_t s = 0; s < view.n_slots; s++)
-		if (!slot_cursor_fits(t, &view, s))
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		if (mm_cycle_has(&view, c) && !cursor_fits(t, &view, c))
 			return -EINVAL;
 	return 0;
 }
@@ -464,9 +629,7 @@ int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch)
 	r = tenant_plan_read(tenant, epoch, tenant->plan, &store);
 	if (r == 0)
 		r = cursors_check(tenant);
-	if (r == 0)
-		plan_serve(tenant, store);
-	return r;
+	return r < 0 ? r : plan_serve(tenant, store);
 }
 
 /* ---- replan ---- */
@@ -479,6 +642,7 @@ static void plan_move(struct mm_xtenant *t, struct mm_xstore *store)
 	struct mm_cycle_plan view;
 
 	memcpy(t->plan, t->next_plan, sizeof(*t->plan));
+	mm_xcold_take(t->cold, &t->plan->cold, tenant_swap(t));
 	t->store = store;
 	view = tenant_plan_view(t->plan);
 	mm_cycles_rebind(&t->cycles, &view);
@@ -491,13 +655,16 @@ static int plan_go_over(struct mm_xtenant *t, struct mm_xstore *store)
 {
 	const struct mm_cycle_plan next = tenant_plan_view(t->next_plan);
 	struct mm_cycle_acts acts;
-	int r;
+	int r = mm_xcold_prepare(t->cold, t->pool, &t->next_plan->cold);
 
+	if (r < 0)
+		return r;
 	do {
 		uint32_t gate[MM_CYCLES_MAX] = { 0 };
 
-		for (uint32_t s = 0; s < t->plan->n_slots; s++)
-			gate[s] = gate_read(gate_of(t, s, t->cycles.cursor[s].pos));
+		for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+			if (mm_cycle_has(&t->cycles.plan, c))
+				gate[c] = gate_read(gate_of(t, c, t->cycles.cursor[c].pos));
 		r = mm_cycles_replan(&t->cycles, &next, gate, &acts);
 		if (r == 0)
 			plan_move(t, store);
@@ -525,8 +692,7 @@ int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch)
 	if (mm_xtenant_copying(tenant))
 		return -EINPROGRESS;
 	memcpy(tenant->plan, tenant->next_plan, sizeof(*tenant->plan));
-	plan_serve(tenant, store);
-	return 0;
+	return plan_serve(tenant, store);
 }
 
 void mm_xtenant_quiesce(struct mm_xtenant *tenant)
@@ -535,6 +701,8 @@ void mm_xtenant_quiesce(struct mm_xtenant *tenant)
 
 	mm_cycles_quiesce(&tenant->cycles, &acts);
 	tenant_acts_perform(tenant, &acts, 0, 0);
+	if (!mm_xtenant_copying(tenant))
+		mm_xcold_release(tenant->cold);
 }
 
 bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *store)
@@ -585,7 +753,8 @@ int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 	if (r == 0) {
 		tenant->plan = malloc(sizeof(*tenant->plan));
 		tenant->next_plan = malloc(sizeof(*tenant->next_plan));
-		r = tenant->plan && tenant->next_plan ? 0 : -ENOMEM;
+		tenant->cold = calloc(1, sizeof(*tenant->cold));
+		r = tenant->plan && tenant->next_plan && tenant->cold ? 0 : -ENOMEM;
 	}
 	if (r < 0) {
 		mm_xtenant_destroy(tenant);
@@ -598,11 +767,14 @@ int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 void mm_xtenant_destroy(struct mm_xtenant *tenant)
 {
 	mm_assert(!mm_xtenant_copying(tenant));
+	if (tenant->cold)
+		mm_xcold_release(tenant->cold);
 	mm_xlink_leave(tenant->link, &tenant->flow);
 	mm_region_done(&tenant->gate);
 	mm_region_done(&tenant->plan_region);
 	mm_region_done(&tenant->cursor);
 	free(tenant->plan);
 	free(tenant->next_plan);
+	free(tenant->cold);
 	free(tenant);
 }

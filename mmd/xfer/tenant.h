@@ -11,6 +11,10 @@
  *            written already, the tenant may be using the layer, and the cursor becomes HELD(j).
  *            A layer that the plan closes gets its READY only when core opens it; until then the
  *            cursor stays COPYING, and a new xfer copies again.
+ * Cold:      while cold blocks are streamed, each class has a cursor, too, and with its intent the
+ *            version of the live bitmap that its next rows were chosen by. The least of these is
+ *            what the tenant gets as acknowledged: whatever steps read from then on is of it or of
+ *            a later one.
  * Replan:    from one plan to the next while the tenant is parked. A slot that keeps its pages and
  *            layers goes on. The copy of any other slot is dropped, unless it brings the layer that
  *            is needed first to the same pages; its gates are emptied, and it begins at its first
@@ -29,13 +33,14 @@
 
 #include "libclient/ipc/region.h"
 #include "libclient/protocol/cycle.h"
+#include "mmd/xfer/cold.h"
 #include "mmd/xfer/link.h"
 
 /* The state of a cursor beside its machine (mm_cycles). */
 struct mm_xcycle {
 	struct mm_xtransfer transfer;
 	struct mm_xtenant *tenant;
-	uint32_t slot;
+	uint32_t cursor;
 	uint64_t since_ns; /* when its gate showed DONE */
 };
 
@@ -54,6 +59,8 @@ struct mm_xtenant {
 	struct mm_xstore *store;           /* the store of the active plan */
 	struct mm_cycles cycles;
 	struct mm_xcycle cycle[MM_CYCLES_MAX];
+	struct mm_xcold *cold;
+	struct mm_xswap *const *swaps; /* the list; NULL: none */
 	/*
 	 * Layers that the tenant has passed, as far as its gates were seen, counted on over the
 	 * steps: what each copy is due at is counted likewise.
@@ -74,7 +81,7 @@ void mm_xtenant_destroy(struct mm_xtenant *tenant);
  * @epoch:  that the plan region must carry; the active plan's: nothing happens
  *
  * Return: 0; -EBUSY another plan is active or a copy is on the device; -EINVAL the plan or a cursor
- * is impossible; -ESTALE another epoch; -ENOENT no such store.
+ * is impossible; -ESTALE another epoch; -ENOENT no such store; -ENOMEM the window cannot be mapped.
  */
 int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch);
 
@@ -90,7 +97,10 @@ int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch);
  */
 int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch);
 
-/* Writes no gate and no cursor from now on; copies that are on the device still land. */
+/*
+ * Writes no gate and no cursor from now on; copies that are on the device still land. The window of
+ * cold blocks is unmapped by the call that finds none any more.
+ */
 void mm_xtenant_quiesce(struct mm_xtenant *tenant);
 
 /* True while a copy of the tenant is on the device. */
@@ -111,7 +121,8 @@ bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *st
 /* True if the active plan has layers that cycle. */
 static inline bool mm_xtenant_cycles(const struct mm_xtenant *tenant)
 {
-	return tenant->cycles.active && tenant->cycles.plan.n_slots > 0;
+	return tenant->cycles.active &&
+	       (tenant->cycles.plan.n_slots > 0 || tenant->cycles.plan.cold.classes > 0);
 }
 
 /* True if the tenant's step counter shows an open step. The tenant writes it: a claim. */
