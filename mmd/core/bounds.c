@@ -164,6 +164,11 @@ static const char *plan_bounds(const struct mm_core *c, const struct mm_c_tenant
 	return NULL;
 }
 
+static bool chunks_are_within(const struct mm_c_kv *kv, uint32_t first, uint32_t chunks)
+{
+	return first <= kv->chunks_max && chunks <= kv->chunks_max - first;
+}
+
 static const char *arena_bounds(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	const struct mm_c_kv *kv = &t->kv;
@@ -172,6 +177,12 @@ static const char *arena_bounds(const struct mm_core *c, const struct mm_c_tenan
 	mm_must(kv->chunks_max <= MM_KV_ENTRIES && kv->chunk_pages <= MM_KV_ENTRIES);
 	mm_must((uint64_t)kv->chunks_max * kv->chunk_pages <= MM_KV_ENTRIES);
 	mm_must(!kv->ranges || kv->chunk_pages % kv->ranges == 0);
+	mm_must(chunks_are_within(kv, t->plan.cold.first, t->plan.cold.chunks));
+	mm_must(chunks_are_within(kv, t->cold.first, t->cold.chunks));
+	mm_must(chunks_are_within(kv, t->cold.was_first, t->cold.was_chunks));
+	mm_must(t->cold.entries_max <= MM_COLD_MAX && t->cold.by_hand <= t->cold.entries_max + 1);
+	mm_must(t->cold.classes <= MM_COLD_CLASSES_MAX &&
+		t->plan.cold.classes <= MM_COLD_CLASSES_MAX);
 	mm_must(t->mem.depth <= MM_KV_ENTRIES && t->mem.wait.entry <= MM_MAP_ENTRIES &&
 		t->mem.wait.pages <= MM_MAP_ENTRIES - t->mem.wait.entry);
 	mm_must(t->map_end <= MM_MAP_KV_BASE && t->kv_map_end <= MM_KV_ENTRIES);

@@ -8,6 +8,7 @@
 #include "mmd/core/book/book.h"
 #include "mmd/core/market/reconcile.h"
 #include "mmd/core/market/turn.h"
+#include "libclient/protocol/cold.h"
 #include "mmd/core/plan/change.h"
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/plan/swap.h"
@@ -146,7 +147,48 @@ static const char *tenant_check_swap(const struct mm_core *c, const struct mm_c_
 	if (!any || t->life != MM_LIFE_LIVE)
 		return NULL;
 	for (uint32_t chunk = 0; chunk < t->kv.chunks_max; chunk++)
-		mm_must(mm_c_kv_holds(t, chunk) || !mm_c_swap_uses_chunk(c, t, chunk));
+		mm_must((mm_c_kv_holds(t, chunk) && !mm_c_kv_in_window(t, chunk, chunk + 1)) ||
+			!mm_c_swap_uses_chunks(c, t, chunk, 1));
+	return NULL;
+}
+
+/* Returns whether the tenant holds each of these chunks. */
+static bool tenant_holds_chunks(const struct mm_c_tenant *t, uint32_t first, uint32_t chunks)
+{
+	if (first > t->kv.chunks_max || chunks > t->kv.chunks_max - first)
+		return false;
+	for (uint32_t i = first; i < first + chunks; i++)
+		if (!mm_c_kv_holds(t, i))
+			return false;
+	return true;
+}
+
+/*
+ * A plan streams cold blocks as they were declared, through chunks that the tenant holds; so it
+ * holds those of the plan before while they may be written, and those that it has requested.
+ */
+static const char *tenant_check_cold(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_core_cold *now = &t->plan.cold;
+	const struct mm_c_cold *cold = &t->cold;
+
+	mm_must(!now->classes == !now->chunks && !now->classes == !now->entries);
+	mm_must(!now->classes ||
+		(now->classes == cold->classes && now->unit_bytes == cold->unit_bytes &&
+		 now->entries <= cold->entries_max && t->model == MM_C_MODEL_READY));
+	mm_must(!now->classes || (t->kv.ranges == 1 &&
+				  (uint64_t)now->chunks * t->kv.chunk_pages <= MM_SLOT_PAGES_MAX));
+	mm_must(!now->classes ||
+		mm_cold_window_bytes(now->classes, t->n_layers, now->unit_bytes, now->entries) <=
+			(uint64_t)now->chunks * t->kv.chunk_pages * c->opts.page_bytes);
+	mm_must(!now->classes || (!t->plan.slot[0].in_place && !t->plan.slot[1].in_place));
+	mm_must(tenant_holds_chunks(t, now->first, now->chunks));
+	mm_must(!cold->window_due || tenant_holds_chunks(t, cold->first, cold->chunks));
+	mm_must(tenant_holds_chunks(t, cold->was_first, cold->was_chunks));
+	mm_must(!cold->classes ||
+		(cold->limit <= cold->entries_max && cold->streamed <= cold->entries_max &&
+		 (cold->limit_due || cold->limit <= cold->streamed)));
+	mm_must(!cold->cut_ns == (cold->limit == cold->streamed));
 	return NULL;
 }
 
@@ -266,6 +308,7 @@ const char *mm_core_check_sentence(const struct mm_core *c)
 		mm_must_pass(tenant_check_model(c, t));
 		mm_must_pass(tenant_check_kv(c, t));
 		mm_must_pass(tenant_check_mem(c, t));
+		mm_must_pass(tenant_check_cold(c, t));
 	}
 	mm_must_pass(core_check_unclaimed(c));
 	mm_must_pass(mm_c_turns_check(c));

@@ -244,6 +244,11 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.turns = t->turn->turns,
 		.turns_overdue = t->turn->overdue,
 		.turn_home_ns = t->turn->home_ns_mean,
+		.cold_entries_max = t->cold.entries_max,
+		.cold_floor = t->cold.floor,
+		.cold_limit = t->cold.limit,
+		.cold_by_hand = (int32_t)t->cold.by_hand - 1,
+		.cold_window_pending = t->cold.window_due,
 	};
 	if (t->life != MM_LIFE_LIVE)
 		return true;
@@ -320,6 +325,16 @@ uint32_t mm_core_slot_page(const struct mm_core *c, uint32_t tenant, uint32_t sl
 	if (!t || slot >= MM_SLOTS_MAX || i >= t->plan.slot[slot].n_pages)
 		return MM_NO_PAGE;
 	return t->slot_page[slot][i];
+}
+
+uint32_t mm_core_cold_page(const struct mm_core *c, uint32_t tenant, uint32_t i)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	if (!t || !t->plan.cold.chunks || i / t->kv.chunk_pages >= t->plan.cold.chunks)
+		return MM_NO_PAGE;
+	return mm_c_kv_chunk_page(t, t->plan.cold.first + i / t->kv.chunk_pages,
+				  i % t->kv.chunk_pages);
 }
 
 uint64_t mm_core_features(const struct mm_core *c)

@@ -126,6 +126,8 @@ enum mm_action_kind {
 	MM_ACT_PLAN,
 	/* Write into the xplan region that entry layers of epoch word are mapped now. */
 	MM_ACT_OPEN,
+	/* Write into the xplan region that the word lowest live entries are streamed. */
+	MM_ACT_COLD_LIMIT,
 	MM_ACT_ABORT, /* set MM_GATE_ABORT in every gate of tenant */
 	MM_ACT_KICK,  /* close the connection; reason; its pages wait for proof */
 	MM_ACT_KILL,  /* SIGKILL by pidfd; reason */
@@ -143,7 +145,8 @@ struct mm_action {
 	uint32_t page;
 	/* MM_ACT_MAP: index in the map table; MM_ACT_GATE: layer; MM_ACT_PLAN, _OPEN: see there. */
 	uint32_t entry;
-	uint64_t word; /* MM_ACT_GATE: value of the gate; MM_ACT_OPEN: epoch */
+	/* MM_ACT_GATE: value of the gate; MM_ACT_OPEN: epoch; MM_ACT_COLD_LIMIT: entries. */
+	uint64_t word;
 	struct mm_msg msg;
 	const char *reason; /* static string */
 };
@@ -331,6 +334,14 @@ bool mm_core_kv(const struct mm_core *core, uint32_t tenant, struct mm_core_kv *
 int mm_core_plan_set(struct mm_core *core, uint64_t now_ns, uint32_t tenant, int32_t alpha,
 		     uint32_t slots, uint32_t *ret_max);
 
+/*
+ * Limits the tenant's live cold entries to @limit, until its declaration ends or the next call;
+ * -1 = automatic. 0; MM_E_RANGE: it has declared *ret_max entries; MM_E_STALE: it has declared
+ * none.
+ */
+int mm_core_cold_set(struct mm_core *core, uint64_t now_ns, uint32_t tenant, int32_t limit,
+		     uint32_t *ret_max);
+
 /* Orders of the operator for one tenant, besides plans and quotas. */
 enum mm_steer {
 	/* Give back the KV that it holds beyond its share and its account's min, by the ladder. */
@@ -502,6 +513,14 @@ struct mm_core_slot {
 	uint16_t layer[MM_LAYERS_MAX + 1];
 };
 
+/* Cold blocks that are streamed under a plan (plan/cold.h). */
+struct mm_core_cold {
+	uint32_t classes;       /* 0: none are */
+	uint32_t entries;       /* that have room in the window */
+	uint32_t first, chunks; /* of the arena: the window */
+	uint64_t unit_bytes;    /* of a block in one layer */
+};
+
 struct mm_core_plan {
 	uint64_t epoch;
 	uint32_t alpha, beta, m, n_layers;
@@ -511,7 +530,14 @@ struct mm_core_plan {
 	/* Layers that get no READY before the tenant has mapped them. */
 	uint64_t closed[MM_LAYER_WORDS];
 	struct mm_core_slot slot[2];
+	struct mm_core_cold cold;
 };
+
+/* Whether layers cycle: m of them, or, where cold blocks are streamed, all. */
+static inline bool mm_core_plan_cycles(const struct mm_core_plan *plan)
+{
+	return plan->m || plan->cold.classes;
+}
 
 struct mm_core_tenant {
 	uint32_t tenant;
@@ -536,6 +562,10 @@ struct mm_core_tenant {
 	uint64_t turns, turns_overdue;
 	/* mean time from a begin of its turn until its layers and KV are home; 0: not measured */
 	uint64_t turn_home_ns;
+	uint32_t cold_entries_max;       /* that it has declared; 0: it has declared none */
+	uint32_t cold_floor, cold_limit; /* entries that may be live: as it asked; as it was told */
+	int32_t cold_by_hand;            /* the operator's limit; -1 = automatic */
+	bool cold_window_pending;        /* it has requested a window, which is not answered */
 };
 
 void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);
@@ -558,6 +588,8 @@ const struct mm_core_plan *mm_core_plan(const struct mm_core *core, uint32_t ten
 enum mm_plan_phase mm_core_plan_phase(const struct mm_core *core, uint32_t tenant);
 /* Returns page @i of a slot's n_pages; MM_NO_PAGE: none. */
 uint32_t mm_core_slot_page(const struct mm_core *core, uint32_t tenant, uint32_t slot, uint32_t i);
+/* Returns page @i of the window of the plan's cold blocks; MM_NO_PAGE: it has no more. */
+uint32_t mm_core_cold_page(const struct mm_core *core, uint32_t tenant, uint32_t i);
 /* Returns the features that follow from the policy: MM_FEAT_KV_*. */
 uint64_t mm_core_features(const struct mm_core *core);
 /* Returns a page's state. *ret_tenant: its owner's id, or MM_NO_OWNER; may be NULL. */

@@ -41,6 +41,7 @@ static const char *const event_names[MM_EVENT_KINDS] = {
 	[MM_EVENT_STEER] = "steer",
 	[MM_EVENT_PAGE_UNHELD] = "page-unheld",
 	[MM_EVENT_TUNE] = "tune",
+	[MM_EVENT_COLD_SET] = "cold-set",
 };
 
 const char *mm_event_name(enum mm_event_kind kind)
@@ -114,6 +115,8 @@ static int event_call_other(struct mm_core *c, const struct mm_event *e,
 				     &ret->pages);
 	case MM_EVENT_TUNE:
 		return mm_core_tune(c, e->now_ns, &e->tune);
+	case MM_EVENT_COLD_SET:
+		return mm_core_cold_set(c, e->now_ns, e->tenant, e->cold_limit, &ret->max);
 	default:
 		mm_panic("an event of no kind", __FILE__, __LINE__);
 	}
@@ -445,6 +448,9 @@ static WALK void walk_arguments(struct walk *w, struct mm_event *e, struct mm_te
 		break;
 	case MM_EVENT_TUNE:
 		walk_tune(w, &e->tune);
+		break;
+	case MM_EVENT_COLD_SET:
+		walk_i32(w, &e->cold_limit);
 		break;
 	default:
 		break; /* no arguments */

@@ -49,6 +49,7 @@ enum mm_event_kind {
 	MM_EVENT_STEER,       /* tenant, steer; pages in the result */
 	MM_EVENT_PAGE_UNHELD, /* page */
 	MM_EVENT_TUNE,        /* tune */
+	MM_EVENT_COLD_SET,    /* tenant, cold_limit; max in the result */
 	MM_EVENT_KINDS
 };
 
@@ -86,6 +87,7 @@ struct mm_event {
 			struct mm_core_quota quota;
 		} quota;
 		struct mm_core_opts tune; /* what mm_core_tune() looks at */
+		int32_t cold_limit;
 	};
 	union {
 		const struct mm_tenant_stats *stats;
@@ -97,7 +99,7 @@ struct mm_event {
 struct mm_event_result {
 	int r;           /* what the function returns, else 0 */
 	uint32_t tenant; /* MM_EVENT_JOIN: the new tenant, if r is 0 */
-	uint32_t max;    /* MM_EVENT_PLAN_SET: the most that is possible, if r is MM_E_RANGE */
+	uint32_t max;    /* MM_EVENT_PLAN_SET, _COLD_SET: the most possible, if r is MM_E_RANGE */
 	uint64_t pages;  /* MM_EVENT_STEER: as mm_core_steer() */
 };
 

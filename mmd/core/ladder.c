@@ -16,6 +16,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/plan/change.h"
+#include "mmd/core/plan/cold.h"
 #include "mmd/core/market/supply.h"
 #include "mmd/core/book/pages.h"
 #include "mmd/core/book/quota.h"
@@ -24,9 +25,10 @@
 
 /* ---- reclaims ---- */
 
-static void tenant_reclaim_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
+static void tenant_reclaim_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages,
+				  uint32_t most)
 {
-	uint64_t chunks = MM_MIN(mm_div_up(pages, t->kv.chunk_pages), t->kv.held);
+	uint64_t chunks = MM_MIN(mm_div_up(pages, t->kv.chunk_pages), most);
 
 	mm_c_kv_reclaim_until(c, t, (uint32_t)chunks, c->now_ns + c->opts.reclaim_timeout_ns);
 }
@@ -57,6 +59,20 @@ static void tenants_list(const struct mm_core *c, struct tenant_lists *ret)
 	}
 }
 
+/* Chunks of windows are reclaimed only where the others do not suffice. */
+static bool account_windows_due(const struct mm_core *c, const struct tenant_lists *lists,
+				uint32_t first, uint64_t pages)
+{
+	for (uint32_t i = first; i != MM_NO_TENANT; i = lists->next[i]) {
+		const struct mm_c_tenant *t = &c->tenant[i];
+
+		if (t->life == MM_LIFE_LIVE && !t->kicked)
+			pages -= MM_MIN(pages, (uint64_t)(t->kv.held - mm_c_window_chunks(t)) *
+						       t->kv.chunk_pages);
+	}
+	return pages != 0;
+}
+
 /*
  * Reclaims @pages from the tenants at @first and behind it, of which @coming are on their way: what
  * a decision has taken from them. Those with a reclaim under way are left out, since that is
@@ -65,14 +81,17 @@ static void tenants_list(const struct mm_core *c, struct tenant_lists *ret)
 static void account_reclaim(struct mm_core *c, const struct tenant_lists *lists, uint32_t first,
 			    uint64_t pages, uint64_t coming)
 {
+	const bool windows = account_windows_due(c, lists, first, pages);
+
 	for (uint32_t i = first; i != MM_NO_TENANT; i = lists->next[i]) {
 		struct mm_c_tenant *t = &c->tenant[i];
+		const uint32_t most = t->kv.held - (windows ? 0 : mm_c_window_chunks(t));
 
-		if (t->life != MM_LIFE_LIVE || t->kicked || !t->kv.held || coming >= pages)
+		if (t->life != MM_LIFE_LIVE || t->kicked || !most || coming >= pages)
 			continue;
 		if (c->now_ns < t->demand->reclaim_until_ns || !mm_c_burst(c))
 			continue;
-		tenant_reclaim_chunks(c, t, pages - coming);
+		tenant_reclaim_chunks(c, t, pages - coming, most);
 		coming += (uint64_t)t->demand->reclaim_left * t->kv.chunk_pages;
 	}
 }
@@ -105,8 +124,19 @@ static void tenants_revoke(struct mm_core *c)
 
 		if (chunks && t->life == MM_LIFE_LIVE && !t->kicked &&
 		    c->now_ns >= t->demand->reclaim_until_ns && mm_c_burst(c))
-			tenant_reclaim_chunks(c, t, chunks * t->kv.chunk_pages);
+			tenant_reclaim_chunks(c, t, chunks * t->kv.chunk_pages, t->kv.held);
 	}
+}
+
+uint64_t mm_c_ladder_window_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const uint32_t window = mm_c_window_chunks(t);
+
+	if (!window || t->demand->reclaim_left <= t->kv.held - window)
+		return 0;
+	if (c->now_ns < t->demand->reclaim_until_ns)
+		return t->demand->reclaim_until_ns;
+	return t->reclaim_deadline_ns;
 }
 
 /* ---- deadlines ---- */
@@ -147,6 +177,7 @@ void mm_c_ladder_restart(struct mm_core *c)
 	MM_FOREACH_TENANT(c, t)
 		if (tenant_has_deadline(c, t))
 			*tenant_deadline_of(t) = c->now_ns + tenant_time_allowed(c, t);
+	mm_c_cold_restart(c);
 }
 
 static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)

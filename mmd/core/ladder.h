@@ -12,6 +12,11 @@
 
 /* Reclaims what accounts have beyond their limits, and acts on deadlines that passed. */
 void mm_c_ladder(struct mm_core *c);
+/*
+ * Returns until when @t must give chunks of its window of cold blocks, which are more than it has
+ * besides; 0: it need not.
+ */
+uint64_t mm_c_ladder_window_ns(const struct mm_core *c, const struct mm_c_tenant *t);
 /* Returns when the next deadline passes; UINT64_MAX: there is none. */
 uint64_t mm_c_ladder_deadline(const struct mm_core *c);
 /* Begins all deadlines again, since the core or xfer was away. */

@@ -34,6 +34,23 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	return 0;
 }
 
+int mm_core_cold_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_t limit,
+		     uint32_t *ret_max)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	mm_c_event_begin(c, now_ns);
+	if (!t || t->life != MM_LIFE_LIVE || !t->cold.classes)
+		return MM_E_STALE;
+	if (limit < -1 || limit > (int32_t)t->cold.entries_max) {
+		*ret_max = t->cold.entries_max;
+		return MM_E_RANGE;
+	}
+	t->cold.by_hand = (uint32_t)(limit + 1);
+	mm_c_settle(c, now_ns);
+	return 0;
+}
+
 /* ---- steering ---- */
 
 /* Returns whether @t's layers can be at home, and has them there if so. */

@@ -5,6 +5,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
+#include "mmd/core/plan/cold.h"
 #include "mmd/core/plan/hold.h"
 #include "mmd/core/plan/unload.h"
 #include "mmd/core/life.h"
@@ -34,8 +35,10 @@ static int request_kv_declare(struct mm_core *c, struct mm_c_tenant *t, const st
 
 static int request_kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
-	if (!t->kv.declared || msg->arg[0] > t->kv.chunks_max)
+	if (!t->kv.declared || msg->arg[0] > t->kv.chunks_max ||
+	    (msg->arg[1] && !(t->features & MM_FEAT_COLD)))
 		return MM_E_PROTOCOL;
+	t->kv.first = (uint32_t)MM_MIN(msg->arg[1], (uint64_t)t->kv.chunks_max);
 	mm_c_demand_set(c, t, (uint32_t)msg->arg[0]);
 	t->demand->requests++;
 	return 0;
@@ -51,7 +54,7 @@ static int request_kv_release(struct mm_core *c, struct mm_c_tenant *t, const st
 	if (!mm_c_kv_holds(t, chunk))
 		return MM_E_PROTOCOL;
 	t->kv.releases++;
-	if (mm_c_swap_uses_chunk(c, t, chunk)) {
+	if (mm_c_swap_uses_chunks(c, t, chunk, 1) || mm_c_kv_in_window(t, chunk, chunk + 1)) {
 		mm_c_reply(c, t, msg, -EBUSY);
 		return 0;
 	}
@@ -83,7 +86,7 @@ static const struct {
 } request_table[MM_OP_COUNT] = {
 	[MM_OP_NOP] = { request_nop, 0, false, false },
 	[MM_OP_KV_DECLARE] = { request_kv_declare, 4, false, false },
-	[MM_OP_KV_WANT] = { request_kv_want, 1, false, false },
+	[MM_OP_KV_WANT] = { request_kv_want, 2, false, false },
 	[MM_OP_KV_RELEASE] = { request_kv_release, 1, false, false },
 	[MM_OP_PARKED] = { mm_c_change_parked, 1, true, false },
 	[MM_OP_MAPPED] = { mm_c_change_mapped, 1, true, false },
@@ -97,6 +100,8 @@ static const struct {
 	[MM_OP_MEM_FREE] = { mm_c_mem_free, 2, false, false },
 	[MM_OP_HOLD] = { request_hold, 1, false, false },
 	[MM_OP_UNLOAD] = { mm_c_unload_request, 0, false, false },
+	[MM_OP_COLD_OPEN] = { mm_c_cold_open, 4, false, false },
+	[MM_OP_COLD_WINDOW] = { mm_c_cold_window, 2, false, false },
 };
 
 bool mm_c_request_is_well_formed(const struct mm_msg *msg)

@@ -3,6 +3,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
+#include "mmd/core/plan/cold.h"
 #include "mmd/core/plan/control.h"
 #include "mmd/core/plan/hold.h"
 #include "mmd/core/plan/unload.h"
@@ -24,6 +25,8 @@ static void tenant_settle(struct mm_core *c, struct mm_c_tenant *t)
 		mm_c_change_settle(c, t);
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_steer_settle(c, t);
+	if (t->life == MM_LIFE_LIVE)
+		mm_c_cold_settle(c, t, mm_c_ladder_window_ns(c, t));
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_hold_settle(c, t);
 	if (t->life == MM_LIFE_LIVE && mm_c_unload_settle(c, t))
@@ -105,6 +108,7 @@ uint64_t mm_core_deadline(const struct mm_core *c)
 
 	due = MM_MIN(due, mm_c_change_deadline(c));
 	due = MM_MIN(due, mm_c_mem_deadline(c));
+	due = MM_MIN(due, mm_c_cold_deadline(c));
 	if (c->create_retry_ns)
 		due = MM_MIN(due, c->create_retry_ns);
 	for (uint32_t i = c->ledger.quarantine.head; i != MM_NO_PAGE; i = c->ledger.page[i].next)

@@ -46,6 +46,32 @@ static void plan_slot_write(const struct mm_session *s, uint32_t index,
 	slot->in_place = from->in_place;
 }
 
+/* A region that an earlier build made may have no room for it; then no plan has any. */
+static bool plan_has_cold(const struct mm_session *s)
+{
+	return s->plan_region.size_bytes >= sizeof(struct mm_xplan_region);
+}
+
+static void plan_cold_write(const struct mm_session *s, const struct mm_core_plan *from)
+{
+	struct mm_xplan_region *plan = s->plan_region.base;
+	struct mm_xplan_cold *cold = &plan->cold;
+	uint32_t page;
+
+	if (!plan_has_cold(s)) {
+		mm_assert(!from->cold.classes);
+		return;
+	}
+	cold->classes = from->cold.classes;
+	cold->entries = from->cold.entries;
+	cold->unit_bytes = from->cold.unit_bytes;
+	cold->n_pages = 0;
+	while ((page = mm_core_cold_page(s->pool->core, s->tenant, cold->n_pages)) != MM_NO_PAGE) {
+		mm_assert(cold->n_pages < MM_SLOT_PAGES_MAX);
+		cold->page[cold->n_pages++] = page;
+	}
+}
+
 /* xfer is quiescent for this tenant, so nobody else writes the cursors. */
 static void cursors_write(const struct mm_session *s, const struct mm_core_plan *from)
 {
@@ -56,6 +82,9 @@ static void cursors_write(const struct mm_session *s, const struct mm_core_plan 
 			.epoch = from->epoch,
 			.state = from->slot[i].in_place ? MM_CUR_HELD : MM_CUR_COPYING,
 		};
+	for (uint32_t i = 0; i < from->cold.classes; i++)
+		cursors->cold[i] =
+			(struct mm_xcursor){ .epoch = from->epoch, .state = MM_CUR_COPYING };
 }
 
 /* xfer reads the region only on an ACTIVATE or REPLAN, and neither is on its way. */
@@ -77,6 +106,7 @@ static void plan_write(struct mm_session *s, bool served)
 		plan_slot_write(s, i, &from->slot[i]);
 	static_assert(sizeof(plan->closed) == sizeof(from->closed), "a bit per layer");
 	memcpy(plan->closed, from->closed, sizeof(plan->closed));
+	plan_cold_write(s, from);
 	if (!served)
 		cursors_write(s, from);
 }
@@ -86,6 +116,14 @@ static void plan_open(struct mm_session *s, uint64_t epoch, uint32_t layers)
 	struct mm_xplan_region *plan = s->plan_region.base;
 
 	__atomic_store_n(&plan->open, MM_XPLAN_OPEN(epoch, layers), __ATOMIC_RELEASE);
+}
+
+static void plan_cold_limit(struct mm_session *s, uint64_t entries)
+{
+	struct mm_xplan_region *plan = s->plan_region.base;
+
+	mm_assert(plan_has_cold(s));
+	__atomic_store_n(&plan->cold_limit, entries, __ATOMIC_RELEASE);
 }
 
 static void process_kill(struct mm_session *s, const char *reason)
@@ -144,6 +182,9 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 		break;
 	case MM_ACT_OPEN:
 		plan_open(s, a->word, a->entry);
+		break;
+	case MM_ACT_COLD_LIMIT:
+		plan_cold_limit(s, a->word);
 		break;
 	case MM_ACT_ABORT:
 		gates_abort(s);

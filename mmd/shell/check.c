@@ -106,7 +106,7 @@ const char *mm_request_check(const struct mm_msg *msg)
 		bool epoch;
 	} rules[MM_OP_COUNT] = {
 		[MM_OP_KV_DECLARE] = { .args = 4 },
-		[MM_OP_KV_WANT] = { .args = 1 },
+		[MM_OP_KV_WANT] = { .args = 2 },
 		[MM_OP_KV_RELEASE] = { .args = 1 },
 		[MM_OP_FDS_ACK] = { .args = 1, .result = true },
 		[MM_OP_PARKED] = { .args = 1, .epoch = true },
@@ -115,6 +115,8 @@ const char *mm_request_check(const struct mm_msg *msg)
 		[MM_OP_MEM_FREE] = { .args = 2 },
 		[MM_OP_HOLD] = { .args = 1 },
 		[MM_OP_UNLOAD] = { 0 },
+		[MM_OP_COLD_OPEN] = { .args = 4 },
+		[MM_OP_COLD_WINDOW] = { .args = 2 },
 		[MM_OP_GROUP_JOIN] = { .args = 4 },
 		[MM_OP_GROUP_MAPPED] = { .args = 1 },
 		[MM_OP_COMMITTED] = { .result = true, .epoch = true },

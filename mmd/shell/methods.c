@@ -734,6 +734,7 @@ const struct mm_rpc_method mm_admin_methods[] = {
 	{ "plan.show", MM_RPC_VIEWS, plan_show },
 	{ "plan.why", MM_RPC_VIEWS, plan_why },
 	{ "plan.set", MM_RPC_CHANGES, plan_set },
+	{ "plan.cold", MM_RPC_CHANGES, mm_steer_cold },
 	{ "quota.show", MM_RPC_VIEWS, mm_quota_show },
 	{ "quota.set", MM_RPC_CHANGES, mm_quota_set },
 	{ "doctor", MM_RPC_VIEWS, mm_doctor_show },

@@ -2,6 +2,7 @@
 #include "mmd/shell/steer.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "libclient/support/clock.h"
 #include "libclient/support/json.h"
@@ -199,4 +200,55 @@ json_t *mm_steer_pin(void *context, const json_t *params, struct mm_rpc_error *e
 json_t *mm_steer_unpin(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	return steer_run(context, params, MM_STEER_UNPIN, 0, error);
+}
+
+/* ---- cold blocks ---- */
+
+/* "cold" is "auto" or a number of entries. */
+static bool cold_parse(const json_t *params, int32_t *ret_limit)
+{
+	uint64_t number;
+
+	*ret_limit = -1;
+	if (strcmp(mm_json_text(params, "cold"), "auto") == 0)
+		return true;
+	if (!mm_json_is_whole(json_object_get(params, "cold"), 0, MM_COLD_MAX, &number))
+		return false;
+	*ret_limit = (int32_t)number;
+	return true;
+}
+
+json_t *mm_steer_cold(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	struct mm_event event = { .kind = MM_EVENT_COLD_SET, .now_ns = mm_now_ns() };
+	struct mm_core_tenant t = { 0 };
+	struct mm_event_result result;
+	struct mm_session *s;
+	json_t *json;
+
+	if (!cold_parse(params, &event.cold_limit))
+		return mm_rpc_fail(error, MM_RPC_PARAMS, "cold: want 0 to %d or \"auto\"",
+				   MM_COLD_MAX);
+	s = mm_named_tenant(context, params, error);
+	if (!s)
+		return NULL;
+	event.tenant = s->tenant;
+	mm_pool_event(s->pool, &event, NULL, &result);
+	if (result.r == MM_E_RANGE)
+		return mm_rpc_fail(error, MM_RPC_FAILED,
+				   "%s: %d entries cannot be live; it has declared %" PRIu32,
+				   s->name, event.cold_limit, result.max);
+	if (result.r)
+		return mm_rpc_fail(error, MM_RPC_FAILED, "%s: it has declared no cold blocks",
+				   s->name);
+	mm_core_tenant(s->pool->core, s->tenant, &t);
+	mm_log(MM_LOG_INFO, "tenant.cold", "tenant=%u name=%s device=%" PRIu64 " limit=%d",
+	       s->tenant, s->name, s->pool->ordinal, event.cold_limit);
+	json = json_object();
+	mm_json_put_u64(json, "schema", SCHEMA);
+	mm_json_put_u64(json, "tenant", s->tenant);
+	mm_json_put_text(json, "name", s->name);
+	mm_json_put_known(json, "cold_by_hand", t.cold_by_hand >= 0, (uint64_t)t.cold_by_hand);
+	mm_json_put_u64(json, "cold_limit", t.cold_limit);
+	return json;
 }

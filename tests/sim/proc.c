@@ -542,7 +542,7 @@ static void map_full(struct world *w, struct w_proc *p, uint64_t epoch)
 
 static void plan_map(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 {
-	const bool partial = msg->arg[2] == MM_SWITCH_PARTIAL;
+	const bool partial = msg->arg[2] & MM_SWITCH_PARTIAL;
 	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
 					    (uint32_t)msg->arg[1] };
 	struct mm_steps_out out = { 0 };
@@ -635,12 +635,17 @@ static void proc_on_event(struct world *w, struct w_proc *p, const struct mm_msg
 	case MM_EV_TURN_END:
 		turn_ends(w, p, msg);
 		break;
+	case MM_EV_COLD_LIMIT:
+		w_cold_limited(p, msg);
+		break;
 	case MM_EV_KV_RECLAIM:
 		proc_on_reclaim(p, msg);
 		break;
 	case MM_EV_REPLY:
 		if (msg->arg[0] == MM_OP_MEM_ALLOC)
 			w_mem_replied(w, p, msg);
+		if (msg->arg[0] == MM_OP_COLD_OPEN || msg->arg[0] == MM_OP_COLD_WINDOW)
+			w_cold_replied(p, msg);
 		if (msg->arg[0] == MM_OP_UNLOAD)
 			w_unloaded(w, p, msg);
 		if (msg->arg[0] == MM_OP_HOLD) {

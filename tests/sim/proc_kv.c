@@ -42,7 +42,8 @@ bool w_kv_release(struct world *w, struct w_proc *p)
 	uint32_t chunk = 0;
 
 	while (chunk < p->chunks_max &&
-	       (!p->chunk[chunk] || (!p->hostile && chunk_is_swapped(p, chunk))))
+	       (!p->chunk[chunk] ||
+		(!p->hostile && (chunk_is_swapped(p, chunk) || w_cold_names(p, chunk)))))
 		chunk++;
 	if (chunk == p->chunks_max)
 		return false;

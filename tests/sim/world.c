@@ -100,7 +100,8 @@ static void act_plan(struct world *w, struct w_proc *p, bool served)
 {
 	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
 
-	mm_assert(plan && plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX);
+	mm_assert(plan && mm_core_plan_cycles(plan) && !plan->m == !plan->beta);
+	mm_assert(plan->beta <= MM_SLOTS_MAX);
 	mm_assert(served || !p->cycles.active);
 	mm_assert(p->hostile || w_is_parked(p) || !p->machine.plan.epoch);
 	p->region = *plan;
@@ -121,6 +122,8 @@ static void act_plan(struct world *w, struct w_proc *p, bool served)
 
 static bool xfer_serves(const struct w_proc *p, uint32_t layer)
 {
+	if (p->cycles.active && p->plan.cold.classes)
+		return true;
 	for (uint32_t s = 0; p->cycles.active && s < p->plan.beta; s++)
 		for (uint32_t i = 0; i < p->plan.slot[s].n_layers; i++)
 			if (p->plan.slot[s].layer[i] == layer)
@@ -175,6 +178,11 @@ static uint64_t hash_plan(uint64_t hash, const struct world *w, uint32_t tenant)
 		for (uint32_t i = 0; i < slot->n_pages; i++)
 			hash = hash_word(hash, mm_core_slot_page(w->core, tenant, s, i));
 	}
+	if (!plan->cold.classes)
+		return hash;
+	hash = hash_word(hash, (uint64_t)plan->cold.classes << 32 | plan->cold.entries);
+	for (uint32_t i = 0; mm_core_cold_page(w->core, tenant, i) != MM_NO_PAGE; i++)
+		hash = hash_word(hash, mm_core_cold_page(w->core, tenant, i));
 	return hash;
 }
 
@@ -223,6 +231,9 @@ static void world_perform(struct world *w, const struct mm_action *a)
 	case MM_ACT_OPEN:
 		mm_assert(MM_XPLAN_OPEN(a->word, a->entry) > p->open);
 		p->open = MM_XPLAN_OPEN(a->word, a->entry);
+		return;
+	case MM_ACT_COLD_LIMIT:
+		p->cold.streamed = a->word;
 		return;
 	case MM_ACT_GATE:
 		act_gate(w, p, a);

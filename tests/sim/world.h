@@ -75,6 +75,20 @@ struct w_messages {
 	bool service;     /* it is the service thread, which handles the events of mmd */
 };
 
+/* Cold blocks of a process, as it sees them. */
+struct w_cold {
+	uint64_t unit_bytes;
+	uint32_t classes, entries_max; /* classes 0: none are declared */
+	uint32_t limit, limits;        /* the last one, and how many were told */
+	uint64_t deadline_ns;          /* of that limit */
+	uint32_t first, chunks;        /* the window in force */
+	bool asked;                    /* another window was requested and is not answered */
+	uint32_t next_first, next_chunks;
+	uint32_t open_answers, window_answers;
+	int open_result, window_result;
+	uint64_t streamed; /* the limit in the plan region */
+};
+
 struct w_proc {
 	bool used; /* from its join until the core frees the tenant */
 	bool alive, connected, hostile, frozen, forks;
@@ -141,6 +155,8 @@ struct w_proc {
 	uint64_t lot_chunks[MM_SWAP_LOTS][W_KV / 64]; /* bit per chunk that the list names */
 	uint32_t swapped;
 	int swap_result; /* result of the last list */
+
+	struct w_cold cold;
 
 	/* memory that core and xfer share */
 	struct mm_core_plan region;
@@ -353,6 +369,15 @@ bool w_unload(struct world *w, struct w_proc *p);
 void w_unloaded(struct world *w, struct w_proc *p, const struct mm_msg *msg);
 /* Checks that nobody needs the store of a model that is given back, when the core drops it. */
 void w_unload_check_drop(const struct world *w, const struct w_proc *p);
+/* Declares cold blocks, requests a window: a request each, whatever it comes to. */
+void w_cold_open(struct world *w, struct w_proc *p, uint64_t unit_bytes, uint32_t entries,
+		 uint32_t floor);
+void w_cold_window(struct world *w, struct w_proc *p, uint32_t first, uint32_t chunks);
+/* Handles the replies to these, and a COLD_LIMIT. */
+void w_cold_replied(struct w_proc *p, const struct mm_msg *msg);
+void w_cold_limited(struct w_proc *p, const struct mm_msg *msg);
+/* True if the chunk is one of its window, or of the one that it has requested. */
+bool w_cold_names(const struct w_proc *p, uint32_t chunk);
 /* Returns 0, or the error of the core. */
 int w_swap_open(struct world *w, struct w_proc *p, uint64_t bytes);
 /* Sends a list in the first free lot. Returns false if none is free. */

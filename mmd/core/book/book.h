@@ -23,6 +23,7 @@
 #include "mmd/core/book/mem.h"
 #include "mmd/core/out/queue.h"
 #include "mmd/core/book/tally.h"
+#include "libclient/base/base.h"
 #include "libclient/protocol/xplan.h"
 
 /* longest wait of a model for pages, before it is refused */
@@ -87,6 +88,22 @@ struct mm_c_steer {
 	bool pinned, activates, drains, revokes;
 };
 
+/* The tenant's cold blocks (plan/cold.h). */
+struct mm_c_cold {
+	uint32_t classes; /* of its layers; 0: it has declared no cold blocks */
+	uint32_t entries_max, floor;
+	uint64_t unit_bytes;
+	uint32_t by_hand; /* the operator's limit + 1; 0: automatic */
+	/* entries that may be live, as the tenant was told, and as xfer streams them */
+	uint32_t limit, streamed;
+	bool limit_due;                 /* the tenant has not been told any yet */
+	uint64_t cut_ns;                /* when xfer gets a limit that fell; 0: it has it */
+	bool window_due;                /* a window was requested, and is not answered */
+	uint64_t window_asks;           /* user_data of that request */
+	uint32_t first, chunks;         /* the window that was requested */
+	uint32_t was_first, was_chunks; /* of the plan before, until the change is done */
+};
+
 /* The tenant gives its model back (plan/unload.h). */
 struct mm_c_unload {
 	bool due;           /* requested, and not answered */
@@ -133,6 +150,7 @@ struct mm_c_tenant {
 	struct mm_c_hold hold;
 	struct mm_c_steer steer;
 	struct mm_c_unload unload;
+	struct mm_c_cold cold;
 	struct mm_change *change;
 	struct mm_c_sets *sets;
 	struct mm_c_swap *swap;
@@ -154,6 +172,14 @@ struct mm_c_tenant {
 static inline int32_t mm_c_alpha_by_hand(const struct mm_c_tenant *t)
 {
 	return t->hold.on || t->steer.pinned || t->steer.activates ? 0 : t->plan.alpha_by_hand;
+}
+
+/* Returns the chunks of @t's window, in force or requested: it cannot give them at once. */
+static inline uint32_t mm_c_window_chunks(const struct mm_c_tenant *t)
+{
+	const uint32_t next = t->cold.window_due ? t->cold.chunks : 0;
+
+	return MM_MIN(MM_MAX(t->plan.cold.chunks, next), t->kv.held);
 }
 
 /* Returns the chunks that @t is to give because the operator revokes them. */

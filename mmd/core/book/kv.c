@@ -16,6 +16,20 @@ uint32_t mm_c_kv_chunk_page(const struct mm_c_tenant *t, uint32_t chunk, uint32_
 	return t->map[MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i] - 1;
 }
 
+static bool chunks_overlap(uint64_t first, uint64_t end, uint32_t window, uint32_t chunks)
+{
+	return chunks && first < (uint64_t)window + chunks && window < end;
+}
+
+bool mm_c_kv_in_window(const struct mm_c_tenant *t, uint64_t first, uint64_t end)
+{
+	const struct mm_c_cold *cold = &t->cold;
+
+	return chunks_overlap(first, end, t->plan.cold.first, t->plan.cold.chunks) ||
+	       chunks_overlap(first, end, cold->was_first, cold->was_chunks) ||
+	       (cold->window_due && chunks_overlap(first, end, cold->first, cold->chunks));
+}
+
 int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	uint64_t bytes = msg->arg[0], ranges = msg->arg[1], chunks = msg->arg[2];
@@ -36,16 +50,30 @@ int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct
 	return 0;
 }
 
-/* Returns the lowest chunk that is not held; the caller has checked that there is one. */
+/* Returns the lowest chunk from @from on that is not held; it may lie behind the arena. */
+static uint32_t chunk_not_held(const struct mm_c_tenant *t, uint32_t from)
+{
+	uint32_t word = from / 64;
+	uint64_t below = ~(UINT64_MAX << from % 64);
+
+	while ((t->kv.held_map[word] | below) == UINT64_MAX) {
+		if (++word == MM_ARRAY_SIZE(t->kv.held_map))
+			return MM_KV_ENTRIES;
+		below = 0;
+	}
+	return word * 64 + (uint32_t)__builtin_ctzll(~(t->kv.held_map[word] | below));
+}
+
+/* The caller has checked that there is one. */
 static uint32_t chunk_to_give(const struct mm_c_tenant *t)
 {
-	uint32_t word = 0;
+	uint32_t chunk = MM_KV_ENTRIES;
 
 	if (t->kv.grouped)
 		return t->kv.offer;
-	while (t->kv.held_map[word] == UINT64_MAX)
-		word++;
-	return word * 64 + (uint32_t)__builtin_ctzll(~t->kv.held_map[word]);
+	if (t->kv.first < t->kv.chunks_max)
+		chunk = chunk_not_held(t, t->kv.first);
+	return chunk < t->kv.chunks_max ? chunk : chunk_not_held(t, 0);
 }
 
 void mm_c_kv_give(struct mm_core *c, struct mm_c_tenant *t)

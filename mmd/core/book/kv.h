@@ -31,6 +31,7 @@ struct mm_c_kv {
 	bool grouped;
 	uint32_t offer; /* the only chunk that it may be granted next; MM_NO_CHUNK: none */
 	uint32_t most;  /* chunks that it can use: what it wants beyond is no demand */
+	uint32_t first; /* free chunks from here on are granted first */
 	uint64_t held_map[MM_KV_ENTRIES / 64];
 };
 
@@ -40,6 +41,11 @@ int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct
 uint32_t mm_c_kv_chunk_page(const struct mm_c_tenant *t, uint32_t chunk, uint32_t i);
 /* True if the tenant holds the chunk. */
 bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
+/*
+ * True if a chunk from @first to @end is one of a window of cold blocks: of the plan in force, of
+ * the one before until the change is done, or of one that was requested.
+ */
+bool mm_c_kv_in_window(const struct mm_c_tenant *t, uint64_t first, uint64_t end);
 /* Grants the tenant one more chunk; the caller has checked that its pages can be reserved. */
 void mm_c_kv_give(struct mm_core *c, struct mm_c_tenant *t);
 /* Takes back @chunk, which the tenant held and has released. */

@@ -57,7 +57,7 @@ static uint64_t layers_could_give(const struct mm_c_tenant *t)
 /* Returns the pages of @t's chunks that are empty and were not reclaimed yet. */
 static uint64_t chunks_could_give(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	uint64_t used = t->load.last.kv_chunks_used;
+	uint64_t used = MM_MAX(t->load.last.kv_chunks_used, mm_c_window_chunks(t));
 
 	if (!t->load.known || !(t->features & MM_FEAT_RECLAIM) || !mm_c_idle(c, t) ||
 	    c->now_ns < t->demand->reclaim_until_ns || !mm_c_kv_is_responsive(t))

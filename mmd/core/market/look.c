@@ -26,10 +26,12 @@
 
 /* ---- what is smoothed ---- */
 
+/* A window is in use, whatever its tenant claims. */
 static uint64_t used_chunks(const struct mm_c_tenant *t)
 {
-	return t->load.known ? MM_MIN(t->load.last.kv_chunks_used, (uint64_t)t->kv.held)
-			     : t->kv.held;
+	const uint64_t claim = MM_MAX(t->load.last.kv_chunks_used, mm_c_window_chunks(t));
+
+	return t->load.known ? MM_MIN(claim, (uint64_t)t->kv.held) : t->kv.held;
 }
 
 /* Returns whether more KV would be of use to @t now. */

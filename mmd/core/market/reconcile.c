@@ -212,10 +212,13 @@ static uint64_t units_may_give(struct mm_core *c, const struct mm_c_tenant *t, u
 	return a->owes || a->lacks ? UINT64_MAX : mm_c_may_give(c, t, pages);
 }
 
-/* A tenant that has not answered yet is not asked again before its time is over. */
+/*
+ * A tenant that has not answered yet is not asked again before its time is over. Nobody is asked
+ * for its window, which costs a change of the plan.
+ */
 static void chunks_take(struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint32_t keep = target_of(c, t)->kv_keep;
+	uint32_t keep = MM_MAX(target_of(c, t)->kv_keep, mm_c_window_chunks(t));
 	uint64_t chunks;
 
 	if (t->life != MM_LIFE_LIVE || t->kicked || t->kv.held <= keep ||

@@ -13,6 +13,7 @@
 #include "mmd/core/book/pages.h"
 #include "mmd/core/book/quota.h"
 #include "mmd/core/book/emit.h"
+#include "mmd/core/plan/cold.h"
 #include "mmd/core/plan/model.h"
 #include "mmd/core/plan/plans.h"
 #include "mmd/core/plan/preload.h"
@@ -94,6 +95,7 @@ static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alph
 	t->change->change_gain = gain + blanks - mm_c_slots_pages(t, &t->change->next_set);
 	t->change->change_ns = c->now_ns;
 	t->change->next_alpha = alpha;
+	t->change->next_cold = mm_c_cold_next(c, t);
 	mm_c_preload_begin(t);
 	for (uint32_t i = 0, k = 0; i < t->change->set.m; i++) {
 		while (k < t->change->next_set.m &&
@@ -136,6 +138,7 @@ void mm_c_change_begin_unload(struct mm_core *c, struct mm_c_tenant *t)
 	t->change->change_ns = c->now_ns;
 	t->change->next_alpha = t->plan.alpha;
 	t->change->next_set = (struct mm_plan_set){ 0 };
+	t->change->next_cold = (struct mm_core_cold){ 0 };
 	mm_c_preload_begin(t);
 	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
 }
@@ -179,7 +182,7 @@ static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 {
 	struct mm_core_slot *slot = &t->plan.slot[s];
 	uint32_t pages = mm_plan_slot_pages(&t->change->next_set, s, t->layer_pages);
-	bool fresh = !slot->n_pages;
+	bool fresh = !slot->n_pages, moved;
 
 	slot->n_layers = 0;
 	for (uint32_t i = 0; i < t->change->next_set.m; i++)
@@ -187,8 +190,12 @@ static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 			slot->layer[slot->n_layers++] = t->change->next_set.layer[i];
 	while (slot->n_pages > pages)
 		spill_add(c, t->slot_page[s][--slot->n_pages]);
-	/* The first layer of a new slot brings its own pages with their bytes. */
-	slot->in_place = fresh && slot->n_layers && layer_pages_move(c, t, slot->layer[0], s);
+	/*
+	 * The first layer of a new slot brings its own pages with their bytes. Beside cold blocks
+	 * no layer is ready before its class is, so all begin alike.
+	 */
+	moved = fresh && slot->n_layers && layer_pages_move(c, t, slot->layer[0], s);
+	slot->in_place = moved && !t->change->next_cold.classes;
 }
 
 /*
@@ -235,6 +242,8 @@ static void gates_reset(struct mm_core *c, const struct mm_c_tenant *t)
 
 		a->entry = layer;
 		a->word = MM_GATE_RESIDENT;
+		if (t->plan.cold.classes)
+			a->word = MM_GATE_EMPTY;
 		if (k == t->change->set.m || t->change->set.layer[k] != layer)
 			continue;
 		a->word = change_gate_word(t, mm_plan_slot(&t->change->set, k), layer);
@@ -269,7 +278,8 @@ static bool group_update(struct mm_core *c, struct mm_c_tenant *t, uint32_t g, c
 
 /*
  * Writes the new plan into the map table. If the change is in part, layers that cycle and are
- * mapped elsewhere become closed; t->change->home closes the layers that no longer cycle.
+ * mapped elsewhere become closed; t->change->home closes the layers that no longer cycle. Beside
+ * cold blocks all layers cycle, also those that come home.
  */
 static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 {
@@ -282,7 +292,8 @@ static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 			cycles ? t->slot_page[mm_plan_slot(&t->change->set, k)] : NULL;
 
 		k += cycles;
-		if (group_update(c, t, g, slot) && in_part && cycles)
+		if (group_update(c, t, g, slot) && in_part &&
+		    (cycles || (g && t->plan.cold.classes)))
 			layer_bit_set(t->plan.closed, g - 1);
 	}
 }
@@ -319,15 +330,20 @@ static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 	plan->alpha = t->change->next_alpha;
 	plan->m = t->change->set.m;
 	plan->beta = t->change->set.beta;
+	mm_c_cold_enter(t, &t->change->next_cold);
 	table_update(c, t, in_part);
 }
 
 static void switch_send(struct mm_core *c, struct mm_c_tenant *t, uint64_t flags)
 {
+	const bool cold = t->plan.cold.classes;
+	const uint32_t m = cold ? t->n_layers : t->plan.m;
+
 	mm_c_event_send(c, t,
-			&(struct mm_msg){ .opcode = MM_EV_SWITCH,
-					  .epoch = t->plan.epoch,
-					  .arg = { t->plan.alpha, t->plan.m, flags } });
+			&(struct mm_msg){
+				.opcode = MM_EV_SWITCH,
+				.epoch = t->plan.epoch,
+				.arg = { t->plan.alpha, m, flags | (cold ? MM_SWITCH_COLD : 0) } });
 }
 
 /* xfer is quiescent and no step runs, so all gates and cursors are written anew. */
@@ -340,7 +356,7 @@ static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
 	plan_enter(c, t, false);
 	t->change->broken = false;
 	gates_reset(c, t);
-	if (t->plan.m)
+	if (mm_core_plan_cycles(&t->plan))
 		mm_c_emit(c, MM_ACT_PLAN, t);
 	switch_send(c, t, 0);
 }
@@ -362,6 +378,7 @@ static void model_pages_revoke(struct mm_core *c, struct mm_c_tenant *t)
 static void switch_empty(struct mm_core *c, struct mm_c_tenant *t)
 {
 	model_pages_revoke(c, t);
+	mm_c_cold_end(t);
 	t->model = MM_C_MODEL_LEAVING;
 	t->entries = t->n_layers = 0;
 	t->plan = (struct mm_core_plan){ .epoch = t->plan.epoch + 1,
@@ -384,6 +401,25 @@ static void gate_set(struct mm_core *c, const struct mm_c_tenant *t, uint32_t la
 	a->word = word;
 }
 
+/* Sets the bits of the layers that cycle in the plan in force. */
+static void cycling_layers(const struct mm_c_tenant *t, uint64_t *ret_words)
+{
+	memset(ret_words, 0, MM_LAYER_WORDS * sizeof(*ret_words));
+	for (uint32_t i = 0; i < t->change->set.m; i++)
+		layer_bit_set(ret_words, t->change->set.layer[i]);
+	for (uint32_t layer = 0; t->plan.cold.classes && layer < t->n_layers; layer++)
+		layer_bit_set(ret_words, layer);
+}
+
+/* The word of the gate of a layer that was resident and cycles from now on. */
+static uint64_t new_cycler_word(const struct mm_c_tenant *t, uint32_t layer, bool served)
+{
+	for (uint32_t i = 0; !served && i < t->change->set.m; i++)
+		if (t->change->set.layer[i] == layer)
+			return change_gate_word(t, mm_plan_slot(&t->change->set, i), layer);
+	return MM_GATE_EMPTY;
+}
+
 /*
  * The tenant is parked, and xfer serves the old plan. Only the core writes gates of layers that
  * were resident: they are closed at once. xfer writes the others until it has gone over to the new
@@ -391,25 +427,19 @@ static void gate_set(struct mm_core *c, const struct mm_c_tenant *t, uint32_t la
  */
 static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint64_t cycled[MM_LAYER_WORDS] = { 0 };
-	bool served = t->plan.m != 0;
+	uint64_t cycled[MM_LAYER_WORDS], cycles[MM_LAYER_WORDS];
+	bool served = mm_core_plan_cycles(&t->plan);
 
 	t->change->mapped = t->change->open = 0;
-	for (uint32_t i = 0; i < t->change->set.m; i++)
-		layer_bit_set(cycled, t->change->set.layer[i]);
+	cycling_layers(t, cycled);
 	plan_enter(c, t, true);
-	memcpy(t->change->home, cycled, sizeof(t->change->home));
-	for (uint32_t i = 0; i < t->change->set.m; i++) {
-		uint32_t layer = t->change->set.layer[i];
-
-		t->change->home[layer / 64] &= ~(UINT64_C(1) << (layer % 64));
-		if (!layer_bit(cycled, layer))
-			gate_set(c, t, layer,
-				 served ? MM_GATE_EMPTY
-					: change_gate_word(t, mm_plan_slot(&t->change->set, i),
-							   layer));
-	}
-	if (t->plan.m)
+	cycling_layers(t, cycles);
+	for (uint32_t i = 0; i < MM_LAYER_WORDS; i++)
+		t->change->home[i] = cycled[i] & ~cycles[i];
+	for (uint32_t layer = 0; layer < t->n_layers; layer++)
+		if (layer_bit(cycles, layer) && !layer_bit(cycled, layer))
+			gate_set(c, t, layer, new_cycler_word(t, layer, served));
+	if (mm_core_plan_cycles(&t->plan))
 		mm_c_emit(c, MM_ACT_PLAN, t)->entry = served;
 }
 
@@ -434,7 +464,7 @@ static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 		if (layer_bit(t->change->home, layer))
 			gate_set(c, t, layer, MM_GATE_RESIDENT);
 	t->change->open = end;
-	if (t->plan.m) {
+	if (mm_core_plan_cycles(&t->plan)) {
 		struct mm_action *a = mm_c_emit(c, MM_ACT_OPEN, t);
 
 		a->entry = end;
@@ -554,8 +584,9 @@ static uint32_t change_facts(const struct mm_core *c, const struct mm_c_tenant *
 	if (t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->change->broken &&
 	    !t->change->unload)
 		f |= MM_CHANGE_IN_PART;
-	f |= t->plan.m ? MM_CHANGE_CYCLES : 0;
-	f |= t->change->next_set.m ? MM_CHANGE_WILL_CYCLE : 0;
+	f |= mm_core_plan_cycles(&t->plan) ? MM_CHANGE_CYCLES : 0;
+	if (t->change->next_set.m || t->change->next_cold.classes)
+		f |= MM_CHANGE_WILL_CYCLE;
 	f |= t->kicked ? MM_CHANGE_KICKED : 0;
 	return f;
 }
@@ -621,7 +652,7 @@ enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 	case MM_CHANGE_PART_RESUME:
 	case MM_CHANGE_PART_WINDOW:
 	case MM_CHANGE_PART_DONE:
-		return t->plan.m && !is_served ? MM_XOP_ACTIVATE : MM_XOP_NOP;
+		return mm_core_plan_cycles(&t->plan) && !is_served ? MM_XOP_ACTIVATE : MM_XOP_NOP;
 	case MM_CHANGE_NONE:
 	case MM_CHANGE_LOAD:
 	case MM_CHANGE_FULL_SWITCH:
@@ -654,59 +685,6 @@ void mm_c_change_xfer_up(struct mm_c_tenant *t)
 	t->change->served_epoch = 0;
 }
 
-/* ---- requests ---- */
-
-/*
- * The flag replaces a RESYNC, since a RESYNC that another thread sends may arrive after this
- * request.
- */
-int mm_c_change_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
-{
-	if (msg->epoch <= t->plan.epoch)
-		return 0; /* the request and the end of that change crossed */
-	if (t->change->state != MM_CHANGE_PREPARED || msg->epoch != t->plan.epoch + 1 ||
-	    msg->arg[0] & ~MM_PARKED_BROKEN)
-		return MM_E_PROTOCOL;
-	if (msg->arg[0] & MM_PARKED_BROKEN)
-		mm_c_change_event(c, t, MM_CHANGE_RESYNC);
-	return mm_c_change_event(c, t, MM_CHANGE_PARKED);
-}
-
-int mm_c_change_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
-{
-	int r;
-
-	if (msg->epoch != t->plan.epoch || msg->arg[0] > t->n_layers)
-		return MM_E_PROTOCOL;
-	r = mm_c_change_event(c, t, MM_CHANGE_MAPPED);
-	if (r || msg->arg[0] < t->change->mapped)
-		return MM_E_PROTOCOL;
-	t->change->mapped = (uint32_t)msg->arg[0];
-	return 0;
-}
-
-int mm_c_change_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
-{
-	if (msg->epoch < t->plan.epoch)
-		return 0;
-	if (msg->epoch != t->plan.epoch)
-		return MM_E_PROTOCOL;
-	return mm_c_change_event(c, t, msg->result ? MM_CHANGE_COMMIT_FAILED : MM_CHANGE_COMMITTED);
-}
-
-/*
- * A RESYNC for a step of an older plan is ignored: the PARKED that followed the step reported that
- * it broke off, so the change was in full. Epoch 0: the request does not name the plan of the step.
- */
-int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
-{
-	if (msg->epoch > t->plan.epoch)
-		return MM_E_PROTOCOL;
-	if (msg->epoch && msg->epoch < t->plan.epoch)
-		return 0;
-	return mm_c_change_event(c, t, MM_CHANGE_RESYNC);
-}
-
 /* ---- settling ---- */
 
 static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
@@ -722,10 +700,14 @@ static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change
 	return true;
 }
 
-/* Begins the null change: before anything else happens, the gates of this plan are put in order. */
-static void gates_repair(struct mm_core *c, struct mm_c_tenant *t)
+/*
+ * Begins the change that moves no layer: before anything else happens, the gates of this plan are
+ * put in order, and the window that was requested is put in force.
+ */
+static void change_begin_null(struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (!t->change->broken || !mm_c_change_may_begin(c, t) || !mm_c_burst(c))
+	if ((!t->change->broken && !mm_c_cold_is_due(t)) || !mm_c_change_may_begin(c, t) ||
+	    !mm_c_burst(c))
 		return;
 	t->change->next_set = t->change->set;
 	change_start(c, t, t->plan.alpha);
@@ -769,5 +751,5 @@ void mm_c_change_settle(struct mm_core *c, struct mm_c_tenant *t)
 	while (!t->kicked && change_due(c, t, &event))
 		mm_c_change_event(c, t, event);
 	if (!t->kicked && t->change->state == MM_CHANGE_STEADY)
-		gates_repair(c, t);
+		change_begin_null(c, t);
 }

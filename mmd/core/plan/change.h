@@ -40,6 +40,7 @@ struct mm_change {
 
 	struct mm_plan_set set, next_set;
 	uint32_t next_alpha;
+	struct mm_core_cold next_cold;
 	struct mm_c_preload pre;
 	uint64_t change_ns; /* start of the change that is under way */
 	/* token bucket: the changes so far are paid for until then, at one per opts.change_ns */

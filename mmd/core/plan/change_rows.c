@@ -208,10 +208,9 @@ const char *const mm_change_effect_names[] = {
 	[MM_CHANGE_DO_END] = "what was reserved for it is dropped",
 };
 
-const char *const mm_change_fact_names[] = { "first plan",    "copies needed", "in part",
-					     "m > 0",         "m' > 0",        "kicked",
+const char *const mm_change_fact_names[] = { "first plan",    "copies needed",     "in part",
+					     "layers cycle",  "layers will cycle", "kicked",
 					     "the model goes" };
-const char *const mm_change_unfact_names[] = {
-	"not the first plan", "none needed",    "in full", "m = 0", "m' = 0",
-	"not kicked",         "the model stays"
-};
+const char *const mm_change_unfact_names[] = { "not the first plan", "none needed",   "in full",
+					       "no layer cycles",    "no layer will", "not kicked",
+					       "the model stays" };

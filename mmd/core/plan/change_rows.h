@@ -61,10 +61,11 @@ enum mm_change_fact {
 	MM_CHANGE_COPIES = 2, /* pages must be filled before the change */
 	/* steps may go on: the tenant supports it, and no step broke off */
 	MM_CHANGE_IN_PART = 4,
-	MM_CHANGE_CYCLES = 8,      /* m > 0: layers cycle in the plan in force */
-	MM_CHANGE_WILL_CYCLE = 16, /* m' > 0: layers cycle in the next plan */
-	MM_CHANGE_KICKED = 32,     /* the connection of the tenant is being closed */
-	MM_CHANGE_UNLOAD = 64      /* the change ends the model */
+	/* m > 0, or cold blocks are streamed: layers cycle in the plan in force, in the next one */
+	MM_CHANGE_CYCLES = 8,
+	MM_CHANGE_WILL_CYCLE = 16,
+	MM_CHANGE_KICKED = 32, /* the connection of the tenant is being closed */
+	MM_CHANGE_UNLOAD = 64  /* the change ends the model */
 };
 #define MM_CHANGE_FACTS 7
 

@@ -92,15 +92,17 @@ static int lot_piece_check(const struct mm_core *c, const struct mm_c_tenant *t,
 			   const struct gaps *gaps, const struct mm_swap_piece *p)
 {
 	uint64_t chunk = swap_chunk_bytes(c, t), range = chunk * t->kv.chunks_max;
+	uint64_t first, last;
 
 	if (p->range >= t->kv.ranges || !p->bytes || p->arena_offset > range ||
 	    p->bytes > range - p->arena_offset ||
 	    !swap_fits(p->swap_offset, p->bytes, t->swap->bytes))
 		return -ERANGE;
-	return chunks_all_held(t, gaps, p->arena_offset / chunk,
-			       (p->arena_offset + p->bytes - 1) / chunk)
-		       ? 0
-		       : -ENOENT;
+	first = p->arena_offset / chunk;
+	last = (p->arena_offset + p->bytes - 1) / chunk;
+	if (!chunks_all_held(t, gaps, first, last))
+		return -ENOENT;
+	return mm_c_kv_in_window(t, first, last + 1) ? -EBUSY : 0;
 }
 
 /* True if @p begins where @last ends, in the arena and in the swap space. */
@@ -167,14 +169,15 @@ int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 
 /* ---- jobs ---- */
 
-bool mm_c_swap_uses_chunk(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk)
+bool mm_c_swap_uses_chunks(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk,
+			   uint32_t chunks)
 {
 	uint64_t first, end;
 
 	if (!t->swap->bytes)
 		return false;
 	first = chunk * swap_chunk_bytes(c, t);
-	end = first + swap_chunk_bytes(c, t);
+	end = first + chunks * swap_chunk_bytes(c, t);
 	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++) {
 		const struct mm_c_swap_list *list = &t->swap->list[lot];
 		const struct mm_swap_piece *p = lot_pieces(c, t, lot);

@@ -39,8 +39,12 @@ int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 		   const struct mm_swap_piece *pieces);
 /* Issues jobs of the tenant's lists, as far as there is room for them. */
 void mm_c_swap_settle(struct mm_core *c, struct mm_c_tenant *t);
-/* True if a list that is not done names @chunk, which then cannot be released. */
-bool mm_c_swap_uses_chunk(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk);
+/*
+ * True if a list that is not done names one of @chunks chunks, 1 or more, from @first on: they can
+ * then be neither released nor made a window.
+ */
+bool mm_c_swap_uses_chunks(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t first,
+			   uint32_t chunks);
 /* Handles the end of a job of a list. */
 void mm_c_swap_job_done(struct mm_core *c, const struct mm_msg *job, struct mm_c_tenant *t,
 			int result);

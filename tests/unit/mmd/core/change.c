@@ -136,6 +136,7 @@ static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_e
 				   ? MM_C_MODEL_SWITCHED
 				   : MM_C_MODEL_LOADING;
 	t->change->next_set = (struct mm_plan_set){ 0 };
+	t->change->next_cold = (struct mm_core_cold){ 0 };
 	t->change->next_alpha = facts & MM_CHANGE_WILL_CYCLE ? AWAY : 0;
 	if (t->plan.m && t->change->next_alpha)
 		t->change->next_set = t->change->set;

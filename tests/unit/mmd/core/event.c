@@ -104,6 +104,8 @@ static struct mm_event event_of(enum mm_event_kind kind)
 		e.steer.how = MM_STEER_UNPIN, e.steer.until_ns = UINT64_MAX;
 	else if (kind == MM_EVENT_TUNE)
 		e.tune = tuned;
+	else if (kind == MM_EVENT_COLD_SET)
+		e.cold_limit = -1;
 	if (kind == MM_EVENT_SWAP)
 		e.pieces = pieces;
 	if (kind == MM_EVENT_MODEL)
@@ -238,6 +240,7 @@ static void test_words_beyond_their_field(void **state)
 		{ MM_EVENT_STEER, 3, MM_STEERS },
 		{ MM_EVENT_TUNE, 4, MM_ON_TIMEOUTS },
 		{ MM_EVENT_TUNE, 19, UINT64_C(1) << 32 },
+		{ MM_EVENT_COLD_SET, 3, UINT64_C(1) << 32 },
 	};
 
 	(void)state;
@@ -302,7 +305,7 @@ static void test_calls(void **state)
 		else if (kind == MM_EVENT_SWAP_OPEN || kind == MM_EVENT_RANK_BEGIN)
 			assert_int_equal(result.r, -EINVAL);
 		else if (kind == MM_EVENT_PLAN_SET || kind == MM_EVENT_ACCOUNT_ADD ||
-			 kind == MM_EVENT_STEER)
+			 kind == MM_EVENT_STEER || kind == MM_EVENT_COLD_SET)
 			assert_int_equal(result.r, MM_E_STALE);
 		else if (kind == MM_EVENT_QUOTA_SET)
 			assert_int_equal(result.r, MM_QUOTA_STALE);

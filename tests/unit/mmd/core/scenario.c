@@ -566,7 +566,7 @@ static const struct {
 	{ "the shell's own", { .opcode = MM_OP_MODEL_OPEN }, MM_E_PROTOCOL },
 	{ "flags", { .opcode = MM_OP_NOP, .flags = 1 }, MM_E_PROTOCOL },
 	{ "reserved", { .opcode = MM_OP_NOP, .reserved = 1 }, MM_E_PROTOCOL },
-	{ "unused argument", { .opcode = MM_OP_KV_WANT, .arg = { 1, 1 } }, MM_E_PROTOCOL },
+	{ "unused argument", { .opcode = MM_OP_KV_WANT, .arg = { 1, 0, 1 } }, MM_E_PROTOCOL },
 	{ "an epoch", { .opcode = MM_OP_KV_WANT, .epoch = 1 }, MM_E_PROTOCOL },
 	{ "a result", { .opcode = MM_OP_PARKED, .result = -1 }, MM_E_PROTOCOL },
 	{ "stale PARKED", { .opcode = MM_OP_PARKED, .epoch = 1 }, 0 },
