@@ -156,6 +156,26 @@ struct sg_host_info sg_host_describe(uint64_t addr)
 	return info;
 }
 
+bool sg_host_is_mixed(uint64_t addr, uint64_t bytes)
+{
+	const uint64_t page = sg_device_info(0)->host_page_bytes;
+	uint64_t at = addr, end = addr + bytes;
+	bool known = false, unknown = false;
+
+	mm_lock_take(&regions_lock);
+	for (size_t i = sg_ranges_lower(&regions, addr); i < regions.n; i++) {
+		const struct sg_range *r = &regions.items[i];
+
+		if (r->start >= end)
+			break;
+		known = true;
+		unknown = unknown || r->start - r->start % page > at;
+		at = mm_round_up(r->end, page);
+	}
+	mm_lock_give(&regions_lock);
+	return known && (unknown || at < end);
+}
+
 /*
  * The driver pins the pages, for writing unless READ_ONLY, and fails on memory that does not exist
  * or is not writable. Populating fails on the same memory, and changes no byte.

@@ -29,5 +29,11 @@ struct sg_host_info {
 
 struct sg_host_info sg_host_describe(uint64_t addr);
 
+/*
+ * Return: whether some of the bytes are registered and others are not, which drivers refuse. A
+ * registration has the whole of each page.
+ */
+bool sg_host_is_mixed(uint64_t addr, uint64_t bytes);
+
 /* Frees the memory of @owner's cuMemHostAlloc(), and unregisters what it registered. */
 void sg_host_free_owned(const struct sg_context *owner);

@@ -96,17 +96,13 @@ static void run_copy(void *arg)
 			   (const char *)op->copy.src + row * op->copy.src_pitch, op->copy.width);
 }
 
-/* One look at all that lies between the first row and the last is enough in most cases. */
+/*
+ * The gaps between rows must be mapped as the rows are: drivers look at the range of a copy, and
+ * whether they know of gaps in it is not specified.
+ */
 static bool rows_are_allowed(const void *first, size_t pitch, const struct sg_op *op, bool writes)
 {
-	uint64_t va = (uintptr_t)first;
-	size_t row = 0;
-
-	if (sg_vm_allows(va, (op->copy.rows - 1) * pitch + op->copy.width, writes))
-		return true;
-	while (row < op->copy.rows && sg_vm_allows(va + row * pitch, op->copy.width, writes))
-		row++;
-	return row == op->copy.rows;
+	return sg_vm_allows((uintptr_t)first, (op->copy.rows - 1) * pitch + op->copy.width, writes);
 }
 
 bool sg_op_copy_is_allowed(const struct sg_op *op)
@@ -281,6 +277,8 @@ bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx)
 
 	switch (op->kind) {
 	case SG_OP_COPY:
+		if (op->copy.rows > 1 && !sg_op_copy_is_allowed(op))
+			return false;
 		return sg_guarded(run_copy, op);
 	case SG_OP_FILL:
 		return sg_guarded(run_fill, op);

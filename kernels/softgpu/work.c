@@ -5,6 +5,7 @@
 
 #include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/host.h"
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/place.h"
 #include "kernels/softgpu/timed.h"
@@ -172,7 +173,8 @@ static CUresult copy_rows_submit(CUstream stream, const struct copy *wanted)
 		return CUDA_ERROR_INVALID_VALUE;
 	dst = sg_place_of(c.dst, dst_span);
 	src = sg_place_of(c.src, src_span);
-	if ((c.dst_on_device && dst == SG_PAGEABLE) || (c.src_on_device && src == SG_PAGEABLE))
+	if ((dst == SG_PAGEABLE && (c.dst_on_device || sg_host_is_mixed(c.dst, dst_span))) ||
+	    (src == SG_PAGEABLE && (c.src_on_device || sg_host_is_mixed(c.src, src_span))))
 		return CUDA_ERROR_INVALID_VALUE;
 	op = copy_op_create(&c, dst, src);
 	if (!op)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "libclient/support/cleanup.h"
+
 #define gpu (&conf.gpu)
 
 #define PAGE 4096u
@@ -391,13 +393,96 @@ static void test_empty(void **state)
 
 /* ---- The end of a mapping ---- */
 
-/*
- * Two mappings with a hole between them: rows that step over the hole are fine, and the last byte
- * of a row that is in it takes the context, as that of a linear copy does.
- */
-static CUDA_MEMCPY2D hole_copy(size_t column, uint64_t **ret_host)
+/* Mappings side by side, as those of a window: rows, and what lies between them, cross borders. */
+static void test_across_mappings(void **state)
 {
-	const size_t g = conf.granule;
+	enum { MAPPINGS = 4, ROWS = 5 };
+	const size_t g = conf.granule, width = g / 2 + 513, pitch = 3 * g / 4, rest = pitch - width;
+	CUdeviceptr va = conf_reserve(MAPPINGS * g);
+	CUstream stream = conf_stream();
+	CUDA_MEMCPY2D copy = { .dstPitch = pitch, .srcPitch = g, .WidthInBytes = width };
+	mm_cleanup(mm_free_ptr) unsigned char *seen = malloc(MAPPINGS * g);
+	unsigned char *host = conf_shared(ROWS * g, NULL);
+
+	(void)state;
+	check(seen != NULL);
+	for (size_t i = 0; i < MAPPINGS; i++)
+		conf_map(va + i * g, g, conf_create(g), RW);
+	conf_register(host, ROWS * g, 0);
+	for (size_t i = 0; i < ROWS * g; i++)
+		host[i] = byte_of(i, 50);
+	copy.Height = ROWS;
+	copy_from_host(&copy, host);
+	copy_to_device(&copy, va);
+	ok(gpu->cuMemsetD8Async(va, 0xee, MAPPINGS * g, stream));
+	ok(gpu->cuMemcpy2DAsync(&copy, stream));
+	ok(gpu->cuStreamSynchronize(stream));
+	conf_read(seen, va, MAPPINGS * g);
+	for (size_t row = 0; row < ROWS; row++) {
+		check(memcmp(seen + row * pitch, host + row * g, width) == 0);
+		check(seen[row * pitch + width] == 0xee && seen[(row + 1) * pitch - 1] == 0xee);
+		check(memcmp(seen + row * pitch + width, seen + row * pitch + width + 1,
+			     rest - 1) == 0);
+	}
+}
+
+/* Rows in several registrations, or in part in one: the answer is told. */
+static CUresult copy_registered(const char *fact, const size_t (*parts)[2], size_t n, size_t rows)
+{
+	unsigned char *host = conf_shared(4 * (size_t)PAGE, NULL), seen[512];
+	CUstream stream = conf_stream();
+	CUDA_MEMCPY2D copy = { .srcPitch = PAGE, .dstPitch = 512, .WidthInBytes = 512 };
+	CUresult result;
+
+	memset(host, 0x33, 4 * (size_t)PAGE);
+	for (size_t i = 0; i < n; i++)
+		conf_register(host + parts[i][0] * PAGE, parts[i][1] * PAGE, 0);
+	copy.Height = rows;
+	copy_from_host(&copy, host);
+	copy_to_device(&copy, conf_take(conf.granule));
+	result = gpu->cuMemcpy2DAsync(&copy, stream);
+	conf_fact_result(fact, result);
+	ok(gpu->cuStreamSynchronize(stream));
+	for (size_t row = 0; !result && row < rows; row++) {
+		conf_read(seen, copy.dstDevice + row * 512, sizeof(seen));
+		check(seen[0] == 0x33 && memcmp(seen, seen + 1, sizeof(seen) - 1) == 0);
+	}
+	return result;
+}
+
+static void test_registrations(void **state)
+{
+	static const size_t in_part[][2] = { { 0, 2 } }, two[][2] = { { 0, 2 }, { 2, 2 } };
+	static const size_t hole[][2] = { { 0, 1 }, { 2, 2 } };
+	CUresult result;
+
+	(void)state;
+	check(copy_registered("2d.registered.beside", in_part, 1, 2) == CUDA_SUCCESS);
+	result = copy_registered("2d.registered.in_part", in_part, 1, 4);
+	check(!conf.software || result == CUDA_ERROR_INVALID_VALUE);
+	result = copy_registered("2d.registered.but_a_page", hole, 2, 4);
+	check(!conf.software || result == CUDA_ERROR_INVALID_VALUE);
+	result = copy_registered("2d.registered.twice", two, 2, 4);
+	check(!conf.software || result == CUDA_SUCCESS);
+}
+
+/* The largest pitch is beyond any block's bytes, 40 units of 448 KiB being 17.5 MiB. */
+static void test_max_pitch(void **state)
+{
+	const int max = conf_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+
+	(void)state;
+	conf_fact("2d.max_pitch", "byte", max);
+	check(max >= 40 * 512 * 1024);
+}
+
+/*
+ * Two mappings with a hole between them. What a driver does with rows that step over the hole is
+ * told; the last byte of a row that is in it takes the context, as that of a linear copy does.
+ */
+static CUDA_MEMCPY2D hole_copy(size_t into, uint64_t **ret_host)
+{
+	const size_t g = conf.granule, column = g - 512 + into;
 	CUdeviceptr va = conf_reserve(4 * g);
 	CUDA_MEMCPY2D copy = { .dstXInBytes = column,
 			       .dstPitch = 2 * g,
@@ -415,66 +500,86 @@ static CUDA_MEMCPY2D hole_copy(size_t column, uint64_t **ret_host)
 	return copy;
 }
 
-static void test_over_a_hole(void **state)
-{
-	const size_t at = conf.granule - 512;
-	unsigned char seen[512];
-	uint64_t *host;
-	CUDA_MEMCPY2D copy = hole_copy(at, &host);
-	CUstream stream = conf_stream();
-
-	(void)state;
-	ok(gpu->cuMemcpy2DAsync(&copy, stream));
-	ok(gpu->cuStreamSynchronize(stream));
-	for (size_t row = 0; row < 2; row++) {
-		conf_read(seen, copy.dstDevice + 2 * row * conf.granule + at, sizeof(seen));
-		check(seen[0] == 0x5a && memcmp(seen, seen + 1, sizeof(seen) - 1) == 0);
-	}
-}
-
-/* In a role, which loses its context. */
-static int run_into_hole(int sock)
+/* In roles, which may lose their context. */
+static CUresult hole_run(const char *fact, size_t into, CUDA_MEMCPY2D *ret_copy)
 {
 	CUstream stream;
-	CUDA_MEMCPY2D copy;
 	uint64_t *host;
 	CUresult res;
 
-	(void)sock;
 	conf_context();
 	stream = conf_stream();
-	copy = hole_copy(conf.granule - 511, &host);
-	res = gpu->cuMemcpy2DAsync(&copy, stream);
+	*ret_copy = hole_copy(into, &host);
+	res = gpu->cuMemcpy2DAsync(ret_copy, stream);
 	if (!res) {
 		(void)gpu->cuStreamWriteValue32(stream, (uintptr_t)host, 1, 0);
 		res = gpu->cuStreamSynchronize(stream);
 	}
-	conf_fact_result("2d.into_hole", res);
-	check(res != CUDA_SUCCESS && res != CUDA_ERROR_NOT_READY);
+	conf_fact_result(fact, res);
+	check(res != CUDA_ERROR_NOT_READY);
 	check(!conf.software || res == CUDA_ERROR_LAUNCH_FAILED);
 	check(!conf.software || gpu->cuCtxSynchronize() == res);
-	check(host[0] == UINT64_C(0x5a5a5a5a5a5a5a5a));
+	check(!res || host[0] == UINT64_C(0x5a5a5a5a5a5a5a5a));
+	return res;
+}
+
+static int run_over_hole(int sock)
+{
+	unsigned char seen[512];
+	CUDA_MEMCPY2D copy;
+
+	(void)sock;
+	if (hole_run("2d.over_hole", 0, &copy))
+		return 0;
+	for (size_t row = 0; row < 2; row++) {
+		conf_read(seen, copy.dstDevice + 2 * row * conf.granule + conf.granule - 512,
+			  sizeof(seen));
+		check(seen[0] == 0x5a && memcmp(seen, seen + 1, sizeof(seen) - 1) == 0);
+	}
 	return 0;
+}
+
+static int run_into_hole(int sock)
+{
+	CUDA_MEMCPY2D copy;
+
+	(void)sock;
+	check(hole_run("2d.into_hole", 1, &copy) != CUDA_SUCCESS);
+	return 0;
+}
+
+static void hole_test(const char *role)
+{
+	struct conf_peer peer;
+
+	if (conf_attribute(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
+		conf_skip("under MPS a fault takes every client with it");
+	peer = conf_spawn(role);
+	conf_finish(&peer);
+}
+
+static void test_over_a_hole(void **state)
+{
+	(void)state;
+	hole_test("over_hole");
 }
 
 static void test_into_a_hole(void **state)
 {
-	struct conf_peer peer;
-
 	(void)state;
-	if (conf_attribute(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
-		conf_skip("under MPS a fault takes every client with it");
-	peer = conf_spawn("into_hole");
-	conf_finish(&peer);
+	hole_test("into_hole");
 }
 
 #define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
-	T(test_registered),  T(test_pageable),    T(test_unified), T(test_pageable_is_read),
-	T(test_order),       T(test_captured),    T(test_refused), T(test_empty),
-	T(test_over_a_hole), T(test_into_a_hole),
+	T(test_registered),      T(test_pageable),      T(test_unified),   T(test_pageable_is_read),
+	T(test_order),           T(test_captured),      T(test_refused),   T(test_empty),
+	T(test_across_mappings), T(test_registrations), T(test_max_pitch), T(test_over_a_hole),
+	T(test_into_a_hole),
 };
 
-static const struct conf_role roles[] = { { "into_hole", run_into_hole }, { NULL, NULL } };
+static const struct conf_role roles[] = { { "over_hole", run_over_hole },
+					  { "into_hole", run_into_hole },
+					  { NULL, NULL } };
 
 CONF_MAIN("2d", tests, roles)
