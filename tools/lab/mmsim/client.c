@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "tools/lab/mmsim/cold.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/device.h"
 #include "tools/lab/mmsim/engine.h"
@@ -155,7 +156,7 @@ static void plan_prepared(struct ms_tenant *t, const struct mm_msg *msg)
 
 static bool is_partial(const struct mm_msg *msg)
 {
-	return msg->arg[2] == MM_SWITCH_PARTIAL;
+	return msg->arg[2] & MM_SWITCH_PARTIAL;
 }
 
 /* Completes a change when all is mapped. COMMITTED is sent before a step may begin. */
@@ -205,7 +206,7 @@ static bool map_next(struct ms_tenant *t)
 
 /* ---- KV ---- */
 
-static bool chunk_is_usable(const struct ms_tenant *t, uint32_t chunk)
+bool ms_kv_has(const struct ms_tenant *t, uint32_t chunk)
 {
 	return t->c.usable[chunk / 64] >> chunk % 64 & 1;
 }
@@ -215,7 +216,7 @@ static uint64_t chunk_map(struct ms_tenant *t, uint32_t chunk)
 	const struct mm_profile *p = &t->dev->profile;
 	const uint32_t *pages = &t->c.kv_view[chunk * t->chunk_pages];
 
-	mm_assert(chunk < t->chunks_max && !chunk_is_usable(t, chunk));
+	mm_assert(chunk < t->chunks_max && !ms_kv_has(t, chunk));
 	for (uint32_t i = 0; i < t->chunk_pages; i++)
 		mm_assert(page_hold(t, pages[i]));
 	t->kv_pages += t->chunk_pages;
@@ -229,16 +230,21 @@ static void chunk_granted(struct ms_tenant *t, uint32_t chunk)
 	ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = 1 });
 }
 
+/* Chunks of a window are granted before others. */
 static void want_send(struct ms_tenant *t, uint32_t chunks)
 {
-	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { chunks } });
+	ms_client_send(
+		t, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { chunks, t->e.cold.first } });
 }
 
-int ms_kv_want(struct ms_tenant *t, uint32_t chunks)
+int ms_kv_want(struct ms_tenant *t, uint32_t chunks_hot)
 {
+	const uint32_t chunks = chunks_hot + ms_cold_wants(t);
 	struct ms_client *c = &t->c;
 	const bool is_met = c->n_usable >= chunks, has_to_send = !is_met || c->wanted > chunks;
 
+	t->e.cold.chunks_hot = chunks_hot;
+	t->e.cold.chunks_asked = chunks;
 	c->wanted = chunks;
 	if (has_to_send)
 		want_send(t, chunks);
@@ -251,7 +257,7 @@ void ms_kv_release(struct ms_tenant *t, uint32_t chunk)
 	struct ms_client *c = &t->c;
 	const uint32_t wanted = c->wanted > c->n_usable ? c->n_usable : 0;
 
-	mm_assert(chunk_is_usable(t, chunk));
+	mm_assert(ms_kv_has(t, chunk));
 	c->usable[chunk / 64] &= ~(UINT64_C(1) << chunk % 64);
 	c->n_usable--;
 	c->released++;
@@ -270,7 +276,8 @@ uint32_t ms_kv_owed(const struct ms_tenant *t)
 	const struct ms_client *c = &t->c;
 	const uint64_t since = c->released - c->ask.known;
 
-	return MM_MIN(c->ask.chunks - (uint32_t)MM_MIN(since, c->ask.chunks), c->n_usable);
+	return MM_MIN(c->ask.chunks - (uint32_t)MM_MIN(since, c->ask.chunks),
+		      c->n_usable - ms_cold_held(t));
 }
 
 /* ---- turns ---- */
@@ -328,7 +335,7 @@ static void turn_ends(struct ms_tenant *t, const struct mm_msg *msg)
 
 void ms_client_hint(struct ms_tenant *t, const struct mm_kvman_load *load)
 {
-	t->c.stats.kv_chunks_used = load->chunks_used;
+	t->c.stats.kv_chunks_used = load->chunks_used + t->e.cold.window;
 	t->c.stats.waiting = load->waiting;
 	t->c.stats.running = load->running;
 	t->c.stats.kv_chunks_queued = load->chunks_queued;
@@ -362,6 +369,8 @@ static void event_apply(struct ms_tenant *t, const struct mm_msg *msg)
 	switch (msg->opcode) {
 	case MM_EV_REPLY:
 		t->c.kv_open |= msg->arg[0] == MM_OP_KV_DECLARE && !msg->result;
+		if (msg->arg[0] == MM_OP_COLD_OPEN || msg->arg[0] == MM_OP_COLD_WINDOW)
+			ms_cold_replied(t, msg);
 		if (msg->result)
 			ms_fail(t->sim, "tenant %s: mmd refuses request %u (%d)", t->name,
 				(uint32_t)msg->arg[0], msg->result);
@@ -386,7 +395,11 @@ static void event_apply(struct ms_tenant *t, const struct mm_msg *msg)
 		chunks_reclaim(t, msg);
 		break;
 	case MM_EV_SWAPPED:
-		ms_suspend_landed(t, (uint32_t)msg->arg[0]);
+		if (!ms_cold_landed(t, (uint32_t)msg->arg[0]))
+			ms_suspend_landed(t, (uint32_t)msg->arg[0]);
+		break;
+	case MM_EV_COLD_LIMIT:
+		ms_cold_limited(t, msg);
 		break;
 	case MM_EV_TURN_BEGIN:
 		turn_begins(t, msg);

@@ -14,7 +14,9 @@ void ms_client_send(struct ms_tenant *t, const struct mm_msg *msg);
 void ms_client_deliver(struct ms_tenant *t);
 void ms_client_service(struct ms_tenant *t);
 void ms_gate_set(struct ms_tenant *t, uint32_t layer, enum ms_gate gate);
-int ms_kv_want(struct ms_tenant *t, uint32_t chunks);
+bool ms_kv_has(const struct ms_tenant *t, uint32_t chunk);
+/* Requests @chunks_hot chunks for kvman, and beside them those of the window. */
+int ms_kv_want(struct ms_tenant *t, uint32_t chunks_hot);
 void ms_kv_release(struct ms_tenant *t, uint32_t chunk);
 uint32_t ms_kv_owed(const struct ms_tenant *t);
 void ms_client_hint(struct ms_tenant *t, const struct mm_kvman_load *load);

@@ -28,6 +28,11 @@ static json_t *sim_tenant_json(const struct ms_tenant *t)
 
 	if (t->e.sched.config.slice_tokens)
 		mm_json_put_u64(all, "slices", t->e.sched.slices);
+	if (t->e.cold.entries_max) {
+		mm_json_put_u64(all, "blocks_cooled", t->e.cold.cooled);
+		mm_json_put_u64(all, "cold_bytes", t->x.cold_bytes);
+		json_object_set_new(all, "cold_live_mean", json_real(share_of(t->s.cold_sum, n)));
+	}
 	if (t->sim->opts.broken_permille)
 		mm_json_put_u64(all, "steps_broken", t->s.steps_broken);
 	return all;

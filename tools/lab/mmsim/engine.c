@@ -13,6 +13,7 @@
 #include "mmd/core/market/policy.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/cold.h"
 #include "tools/lab/mmsim/suspend.h"
 
 #define POLL_NS       (20 * MM_NS_PER_MS)
@@ -74,6 +75,11 @@ static void kv_load(void *context, const struct mm_kvman_load *load)
 	ms_client_hint(context, load);
 }
 
+static int kv_cool(void *context, const struct mm_sched_swap *swaps, uint32_t n)
+{
+	return ms_cold_cool(context, swaps, n);
+}
+
 static const struct mm_kvman_ops kvman_ops = {
 	.want = engine_kv_want,
 	.usable = kv_usable,
@@ -83,6 +89,7 @@ static const struct mm_kvman_ops kvman_ops = {
 	.mark = kv_mark,
 	.marked = kv_marked,
 	.load = kv_load,
+	.cool = kv_cool,
 };
 
 /* ---- life ---- */
@@ -102,10 +109,12 @@ static uint32_t longest_request(const struct mm_wl_stream *stream)
 static int init_sched(struct ms_tenant *t)
 {
 	const struct mm_wl_opts *wl = t->sim->opts.wl;
+	const uint32_t window = ms_cold_is_on(t) ? ms_cold_chunks(t, wl->cold_entries) : 0;
+	const uint32_t pages = MM_MIN(t->dev->opts.pages, MM_MAP_ENTRIES - MM_MAP_KV_BASE);
 	const struct mm_kvman_arena arena = {
 		.chunk_bytes = mm_kv_arena_chunk_total(&t->kv),
 		.page_bytes = t->dev->opts.page_bytes,
-		.pages_max = MM_MIN(t->dev->opts.pages, MM_MAP_ENTRIES - MM_MAP_KV_BASE),
+		.pages_max = pages - MM_MIN(window * t->chunk_pages, pages),
 		.share_bytes = t->sizes->kv_share_bytes,
 		.fixed = t->e.fixed,
 	};
@@ -123,7 +132,7 @@ static int init_sched(struct ms_tenant *t)
 	};
 
 	t->chunks_share = mm_kvman_size_arena(&arena, &config);
-	t->chunks_max = config.kv_chunks;
+	t->chunks_max = config.kv_chunks + window;
 	if ((uint64_t)t->chunks_share * t->kv.blocks_per_chunk <
 	    mm_div_up(config.max_tokens, config.block_tokens)) {
 		ms_fail(t->sim,
@@ -165,12 +174,14 @@ int ms_engine_init(struct ms_tenant *t)
 	t->c.kv_view = calloc((size_t)t->chunks_max * t->chunk_pages, sizeof(*t->c.kv_view));
 	if (!t->e.pieces || !t->e.finished || !t->c.usable || !t->c.kv_view)
 		return -ENOMEM;
-	return mm_kvman_init(&t->e.kvman, &config, &t->e.sched, &kvman_ops, t);
+	r = ms_cold_init(t, t->e.sched.kv.n_chunks);
+	return r ? r : mm_kvman_init(&t->e.kvman, &config, &t->e.sched, &kvman_ops, t);
 }
 
 void ms_engine_done(struct ms_tenant *t)
 {
 	mm_kvman_done(&t->e.kvman);
+	ms_cold_done(t);
 	mm_sched_done(&t->e.sched);
 	free(t->e.finished);
 	free(t->e.pieces);
@@ -347,6 +358,7 @@ static void engine_iterate(struct ms_tenant *t)
 
 	let_in(t);
 	handle_events(t);
+	ms_cold_poll(t);
 	plan = mm_kvman_evict(&t->e.kvman, t->sim->now_ns);
 	if (plan->n_swaps) {
 		ms_suspend_begin(t, plan);

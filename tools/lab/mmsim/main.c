@@ -35,6 +35,7 @@ struct program {
 	enum mm_admit admit;
 	uint32_t slice_tokens;
 	uint32_t broken_permille;
+	bool cold_full;
 	bool check;
 	bool bound; /* print the bound, play nothing */
 	const char *trace_path;
@@ -147,6 +148,9 @@ static const struct mm_opt mmsim_options[] = {
 	{ "broken-steps", "N",
 	  "of a thousand steps of each tenant so many break off before a layer drawn by the seed",
 	  MM_OPT_NUMBER, AT(broken_permille), .preset = "0", .max = BROKEN_MAX },
+	{ "cold-full", NULL,
+	  "each step streams all --cold blocks, used or not: what streaming costs at most",
+	  MM_OPT_FLAG, AT(cold_full) },
 	{ "explain", "S[,S...]",
 	  "explain what mmd has decided at these moments of each window, in virtual seconds: bids, "
 	  "offers, prices, and what was chosen",
@@ -266,6 +270,7 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 				.admit = p->admit,
 				.slice_tokens = p->slice_tokens,
 				.broken_permille = p->broken_permille,
+				.cold_full = p->cold_full,
 				.check = p->check ? 1 : CHECK_EVERY,
 				.trace = details ? p->trace : NULL,
 				.explain = details && p->explain.n ? &p->explain : NULL };

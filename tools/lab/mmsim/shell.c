@@ -104,6 +104,9 @@ static void action_perform(struct ms_device *dev, const struct mm_action *a)
 	case MM_ACT_OPEN:
 		ms_xfer_open(t, MM_XPLAN_OPEN(a->word, a->entry));
 		return;
+	case MM_ACT_COLD_LIMIT:
+		t->x.cold_limit = a->word;
+		return;
 	case MM_ACT_FDS:
 	case MM_ACT_MAP:
 	case MM_ACT_EVENT:

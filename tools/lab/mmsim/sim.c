@@ -8,6 +8,7 @@
 
 #include "tools/lab/mmsim/check.h"
 #include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/cold.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/device.h"
 #include "tools/lab/mmsim/engine.h"
@@ -271,7 +272,9 @@ static bool tenant_is_ready(struct ms_tenant *t)
 		return false;
 	if (t->e.swaps && !t->e.swap_open && ms_suspend_open(t))
 		ms_fail(t->sim, "tenant %s: no swap space", t->name);
-	return tenant_has_plan(t) && (!t->e.fixed || t->c.n_usable == t->chunks_share);
+	ms_cold_poll(t);
+	return tenant_has_plan(t) && ms_cold_is_ready(t) &&
+	       (!t->e.fixed || t->c.n_usable == t->chunks_share);
 }
 
 static void requests_start(struct ms_sim *sim)
@@ -330,6 +333,7 @@ static void device_integrate(struct ms_device *dev)
 		t->s.alpha_sum += t->c.steps.plan.away;
 		t->s.chunks_sum += t->c.n_usable;
 		t->s.blocks_sum += t->e.sched.kv.used_blocks;
+		t->s.cold_sum += t->e.cold.n_live;
 		t->s.samples++;
 		if (dev->sim->opts.check == 1)
 			ms_check_blocks(t);

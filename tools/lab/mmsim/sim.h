@@ -139,6 +139,13 @@ struct ms_cycle { /* state of a slot beside its machine in libclient/protocol/cy
 struct ms_xplan { /* a plan as in xfer's regions */
 	struct mm_core_plan core;
 	uint32_t page[MM_SLOTS_MAX][MM_SLOT_PAGES_MAX];
+	uint32_t window[MM_SLOT_PAGES_MAX]; /* pages of the window of cold blocks */
+	uint32_t n_window;
+};
+
+struct ms_class {         /* the cursor of a class of cold blocks */
+	uint64_t version; /* of the live entries that its layer is streamed with */
+	uint64_t rows;    /* how many these are */
 };
 
 struct ms_xfer {
@@ -148,6 +155,10 @@ struct ms_xfer {
 	struct ms_cycle cycle[MM_CYCLES_MAX];
 	uint64_t open;
 	struct mm_msg waiting; /* a QUIESCE or REPLAN that waits for copies to land */
+	struct ms_class class[MM_COLD_CLASSES_MAX];
+	uint64_t cold_limit; /* live entries that are streamed, at most; the core writes it */
+	uint64_t cold_acked; /* the gate region's */
+	uint64_t cold_bytes, cold_rows;
 	uint64_t bytes_streamed, layers_streamed, copy_ns;
 	uint64_t layers_seen, copy_seen_ns; /* counts when mmd last sampled them */
 };
@@ -198,6 +209,29 @@ struct ms_step { /* on the device */
 	uint64_t end_ns;
 };
 
+/* Cold blocks of an engine, see cold.h. The window lies behind the chunks that kvman has. */
+struct ms_cold {
+	uint32_t entries_max;  /* 0: the engine has none */
+	uint32_t window_max;   /* chunks of the largest window */
+	uint32_t window;       /* chunks of the window in force; 0: there is none */
+	uint32_t requested;    /* those of the window that is requested */
+	bool pending;          /* it is not answered yet */
+	bool open_sent, open;  /* the declaration is sent; it is answered */
+	uint32_t limit;        /* entries that may be live */
+	uint32_t first;        /* chunk at which windows begin */
+	uint32_t chunks_hot;   /* the last demand of kvman */
+	uint32_t chunks_asked; /* the last demand in all */
+	uint64_t *live;        /* a bit per entry */
+	uint32_t n_live;
+	uint64_t version; /* of the live entries */
+	uint64_t used;    /* the version up to which entries are in block tables */
+	uint64_t *seen;   /* with every check: [classes] the bits that its layer is streamed with */
+	uint32_t n[MM_SWAP_LOTS], entry[MM_SWAP_LOTS][MM_KVMAN_COOLS]; /* lists under way */
+	uint32_t flying;
+	struct ms_fifo landed; /* lots whose copies are done */
+	uint64_t cooled;       /* blocks */
+};
+
 struct ms_engine {
 	struct mm_sched sched;
 	struct mm_kvman kvman;
@@ -214,6 +248,7 @@ struct ms_engine {
 	bool suspending, lot_used[MM_SWAP_LOTS];
 	uint32_t swap_next, swaps_flying;
 	struct mm_swap_piece (*pieces)[MM_SWAP_PIECES]; /* [MM_SWAP_LOTS] */
+	struct ms_cold cold;
 };
 
 struct ms_stats { /* statistics of a tenant */
@@ -225,8 +260,8 @@ struct ms_stats { /* statistics of a tenant */
 	uint64_t plan_changes;
 	uint32_t batch_max, alpha_max;
 	uint64_t swapped_bytes;
-	/* sums of samples: layers away, chunks held, blocks used */
-	double alpha_sum, chunks_sum, blocks_sum;
+	/* sums of samples: layers away, chunks held, blocks used, entries live */
+	double alpha_sum, chunks_sum, blocks_sum, cold_sum;
 	uint64_t samples;
 };
 
@@ -284,6 +319,7 @@ struct ms_opts {
 	enum mm_admit admit;
 	uint32_t slice_tokens;    /* for mm_sched_config */
 	uint32_t broken_permille; /* share of steps that break off, each before some layer */
+	bool cold_full; /* all entries of the limit are streamed, whether they are live or not */
 	uint32_t check; /* events of a core from one check of all invariants to the next */
 	FILE *trace;    /* gets a line for each tenant with each sample of statistics; NULL: none */
 	struct ms_explain *explain; /* NULL: none */

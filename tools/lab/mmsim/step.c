@@ -8,6 +8,7 @@
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/cold.h"
 #include "tools/lab/mmsim/device.h"
 #include "tools/lab/mmsim/engine.h"
 
@@ -45,6 +46,8 @@ static void part_start(struct ms_tenant *t)
 	double work;
 
 	part_plan(t);
+	if (s->cycles && t->e.cold.entries_max)
+		ms_cold_check_layer(t, s->end - 1);
 	work = (double)s->before_ns + (double)(s->end - s->layer) * (double)s->cost.layer;
 	s->before_ns = 0;
 	if (s->last && s->breaks) {

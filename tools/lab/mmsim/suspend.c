@@ -4,6 +4,7 @@
  * tools/mmserve/engine/suspend.c.
  */
 #include "tools/lab/mmsim/suspend.h"
+#include "tools/lab/mmsim/cold.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/client.h"
 #include "tools/lab/mmsim/engine.h"
@@ -18,7 +19,7 @@ int ms_suspend_open(struct ms_tenant *t)
 	const uint64_t given_bytes = t->sim->opts.wl->swap_bytes;
 	const uint64_t bytes =
 		given_bytes == MM_WL_SWAP_AUTO ? SHARES * t->chunks_share * chunk : given_bytes;
-	const uint64_t slots = MM_MIN(bytes / slot, INT32_MAX);
+	const uint64_t slots = MM_MIN(bytes / slot + t->e.cold.entries_max, INT32_MAX);
 	int r;
 
 	t->e.swap_open = true;
@@ -26,7 +27,9 @@ int ms_suspend_open(struct ms_tenant *t)
 		return 0;
 	r = mm_core_on_swap_open(t->dev->core, t->sim->now_ns, t->id, slots * slot);
 	ms_shell_settle(t->dev);
-	return r ? r : mm_sched_set_swap(&t->e.sched, (uint32_t)slots);
+	if (!r)
+		r = mm_sched_set_swap(&t->e.sched, (uint32_t)slots);
+	return r || !t->e.cold.entries_max ? r : ms_cold_open(t);
 }
 
 static struct mm_swap_piece swap_piece(const struct ms_tenant *t, uint32_t swap)
@@ -41,11 +44,13 @@ static struct mm_swap_piece swap_piece(const struct ms_tenant *t, uint32_t swap)
 /* Sends lists of copies, as many as may be under way at once. */
 static void swap_lists_send(struct ms_tenant *t)
 {
-	while (t->e.swap_next < t->e.plan->n_swaps && t->e.swaps_flying < MM_SWAP_LOTS) {
+	while (t->e.swap_next < t->e.plan->n_swaps) {
 		uint32_t lot = 0, n = 0;
 
-		while (t->e.lot_used[lot])
+		while (lot < MM_SWAP_LOTS && t->e.lot_used[lot])
 			lot++;
+		if (lot == MM_SWAP_LOTS)
+			return;
 		while (n < MM_SWAP_PIECES && t->e.swap_next < t->e.plan->n_swaps)
 			t->e.pieces[lot][n++] = swap_piece(t, t->e.swap_next++);
 		t->e.lot_used[lot] = true;

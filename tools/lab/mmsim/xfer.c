@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xfer - jobs as in mmd/xfer/job.c; mm_cycles drives the slots, as in mmd/xfer/tenant.c. */
+/* xfer - jobs as in mmd/xfer/job.c; mm_cycles drives the cursors, as in mmd/xfer/tenant.c. */
 #include "tools/lab/mmsim/xfer.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/client.h"
+#include "tools/lab/mmsim/cold.h"
 #include "tools/lab/mmsim/device.h"
 #include "tools/lab/mmsim/link.h"
 
@@ -68,12 +69,47 @@ static uint64_t layer_due(const struct ms_tenant *t, uint32_t layer)
 	return passed + (layer + t->n_layers - passed % t->n_layers) % t->n_layers;
 }
 
+/* ---- classes of cold blocks ---- */
+
+static struct ms_class *class_of(struct ms_tenant *t, uint32_t cursor)
+{
+	return &t->x.class[cursor - MM_SLOTS_MAX];
+}
+
+/* Chooses the rows of a layer: the live entries of now; and acknowledges what all classes have. */
+static void class_choose(struct ms_tenant *t, uint32_t cursor)
+{
+	const struct mm_core_cold *cold = &t->x.plan.core.cold;
+	const uint64_t most = MM_MIN(t->x.cold_limit, cold->entries);
+	struct ms_class *class = class_of(t, cursor);
+	uint64_t acked = UINT64_MAX;
+
+	class->version = t->e.cold.version;
+	class->rows = t->sim->opts.cold_full ? most : MM_MIN(t->e.cold.n_live, most);
+	ms_cold_chosen(t, cursor - MM_SLOTS_MAX);
+	for (uint32_t k = 0; k < cold->classes; k++)
+		acked = MM_MIN(acked, t->x.class[k].version);
+	t->x.cold_acked = MM_MAX(t->x.cold_acked, acked);
+}
+
+static uint64_t copy_bytes(struct ms_tenant *t, const struct mm_cycle_act *act)
+{
+	if (mm_cycle_is_class(act->cursor))
+		return class_of(t, act->cursor)->rows * t->x.plan.core.cold.unit_bytes;
+	return t->group[1 + layer_at(t, act)].bytes;
+}
+
 static void copy_begin(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
-	const uint64_t bytes = t->group[1 + layer_at(t, act)].bytes;
+	const uint64_t bytes = copy_bytes(t, act);
 	struct ms_cycle *c = &t->x.cycle[act->cursor];
 
 	c->since_ns = t->sim->now_ns;
+	if (!bytes) {
+		ms_heap_push(&t->sim->heap, t->sim->now_ns + MS_LOOK_NS, MS_LANDED,
+			     (uint16_t)t->index, act->cursor);
+		return;
+	}
 	c->transfer = ms_link_start(t->dev, ms_flow_layers(t), (double)bytes, false,
 				    layer_due(t, layer_at(t, act)));
 	c->transfer->tenant = t;
@@ -82,6 +118,11 @@ static void copy_begin(struct ms_tenant *t, const struct mm_cycle_act *act)
 
 static void streamed_count(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
+	if (mm_cycle_is_class(act->cursor)) {
+		t->x.cold_bytes += copy_bytes(t, act);
+		t->x.cold_rows += class_of(t, act->cursor)->rows;
+		return;
+	}
 	t->x.bytes_streamed += t->group[1 + layer_at(t, act)].bytes;
 	t->x.copy_ns += t->sim->now_ns - t->x.cycle[act->cursor].since_ns;
 	t->x.layers_streamed++;
@@ -95,6 +136,9 @@ static void act_perform(struct ms_tenant *t, const struct mm_cycle_act *act)
 		t->x.cycle[act->cursor].transfer = NULL;
 		return;
 	case MM_CYCLE_CURSOR:
+		if (mm_cycle_is_class(act->cursor) && act->word == MM_CUR_COPYING)
+			class_choose(t, act->cursor);
+		return;
 	case MM_CYCLE_KEEP:
 	case MM_CYCLE_EPOCH:
 		return;
@@ -126,21 +170,21 @@ static void acts_perform(struct ms_tenant *t, const struct mm_cycle_acts *acts)
 		act_perform(t, &acts->act[i]);
 }
 
-/* ---- slots ---- */
+/* ---- cursors ---- */
 
-static void slot_look(struct ms_tenant *t, uint32_t s)
+static void cursor_look(struct ms_tenant *t, uint32_t c)
 {
 	struct mm_cycle_acts acts = { 0 };
 	uint32_t layer;
 
-	switch (mm_cycle_look(&t->x.cycles, s, &layer)) {
+	switch (mm_cycle_look(&t->x.cycles, c, &layer)) {
 	case MM_CYCLE_LOOK_NOWHERE:
 		break;
 	case MM_CYCLE_LOOK_GATE:
-		mm_cycle_saw_gate(&t->x.cycles, s, gate_low_word(t, layer), &acts);
+		mm_cycle_saw_gate(&t->x.cycles, c, gate_low_word(t, layer), &acts);
 		break;
 	case MM_CYCLE_LOOK_OPEN:
-		mm_cycle_saw_open(&t->x.cycles, s, t->x.open, &acts);
+		mm_cycle_saw_open(&t->x.cycles, c, t->x.open, &acts);
 		break;
 	}
 	acts_perform(t, &acts);
@@ -149,7 +193,7 @@ static void slot_look(struct ms_tenant *t, uint32_t s)
 void ms_xfer_look(struct ms_tenant *t)
 {
 	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
-		slot_look(t, c);
+		cursor_look(t, c);
 }
 
 void ms_xfer_open(struct ms_tenant *t, uint64_t open)
@@ -170,6 +214,10 @@ void ms_xfer_plan(struct ms_tenant *t, bool served)
 	struct ms_xfer *x = &t->x;
 
 	x->region.core = *mm_core_plan(t->dev->core, t->id);
+	x->region.n_window = 0;
+	for (uint32_t page;
+	     (page = mm_core_cold_page(t->dev->core, t->id, x->region.n_window)) != MM_NO_PAGE;)
+		x->region.window[x->region.n_window++] = page;
 	for (uint32_t s = 0; s < x->region.core.beta; s++) {
 		const struct mm_core_slot *slot = &x->region.core.slot[s];
 
@@ -190,6 +238,10 @@ static struct mm_cycle_plan plan_view(const struct ms_xplan *plan)
 				      .n_layers = plan->core.n_layers,
 				      .n_slots = plan->core.beta };
 
+	view.cold = (struct mm_cycle_cold){ .classes = plan->core.cold.classes,
+					    .n_pages = plan->n_window,
+					    .unit_bytes = plan->core.cold.unit_bytes,
+					    .page = plan->window };
 	for (uint32_t s = 0; s < plan->core.beta; s++)
 		view.slot[s] = (struct mm_cycle_slot){ .layer = plan->core.slot[s].layer,
 						       .page = plan->page[s],
@@ -205,10 +257,27 @@ static struct mm_cycle_plan plan_take(struct ms_tenant *t)
 	const struct ms_xplan *region = &t->x.region;
 
 	t->x.plan.core = region->core;
+	t->x.plan.n_window = region->n_window;
+	memcpy(t->x.plan.window, region->window, region->n_window * sizeof(region->window[0]));
 	for (uint32_t s = 0; s < region->core.beta; s++)
 		memcpy(t->x.plan.page[s], region->page[s],
 		       region->core.slot[s].n_pages * sizeof(region->page[s][0]));
 	return plan_view(&t->x.plan);
+}
+
+/* Serves a plan with cold blocks, all of whose cursors begin. */
+static void plan_serve(struct ms_tenant *t, const struct mm_cycle_plan *view)
+{
+	struct mm_cycle_seen seen[MM_CYCLES_MAX];
+	uint32_t gate[MM_LAYERS_MAX];
+	struct mm_cycle_acts acts;
+
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		seen[c] = (struct mm_cycle_seen){ .epoch = view->epoch, .state = MM_CUR_COPYING };
+	for (uint32_t layer = 0; layer < t->n_layers; layer++)
+		gate[layer] = gate_low_word(t, layer);
+	mm_cycles_serve(&t->x.cycles, view, seen, gate, &acts);
+	acts_perform(t, &acts);
 }
 
 static void plan_activate(struct ms_tenant *t, uint64_t epoch)
@@ -221,6 +290,10 @@ static void plan_activate(struct ms_tenant *t, uint64_t epoch)
 		return;
 	mm_assert(!m->active && t->x.region.core.epoch == epoch);
 	view = plan_take(t);
+	if (view.cold.classes) {
+		plan_serve(t, &view);
+		return;
+	}
 	mm_cycles_take_up(m, &view);
 	for (uint32_t s = 0; s < view.n_slots; s++) {
 		uint32_t gate = gate_low_word(t, view.slot[s].layer[0]);
@@ -240,8 +313,9 @@ static bool plan_replace(struct ms_tenant *t)
 	struct mm_cycle_acts acts;
 	int r;
 
-	for (uint32_t s = 0; s < m->plan.n_slots; s++)
-		gate[s] = gate_low_word(t, mm_cycle_layer(m, s, m->cursor[s].pos));
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		if (mm_cycle_has(&m->plan, c))
+			gate[c] = gate_low_word(t, mm_cycle_layer(m, c, m->cursor[c].pos));
 	r = mm_cycles_replan(m, &next, gate, &acts);
 	if (r == 0) {
 		const struct mm_cycle_plan view = plan_take(t);

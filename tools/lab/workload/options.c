@@ -340,6 +340,10 @@ const struct mm_opt mm_wl_options[] = {
 	  "host memory of each tenant for KV of preempted requests, under remap and swap (0 is "
 	  "none)",
 	  MM_OPT_SIZE, AT(swap_bytes), .preset = "auto", .choices = swap_choices },
+	{ "cold", "N",
+	  "full KV blocks of each tenant that may lie in host memory, from where each step streams "
+	  "them, under remap",
+	  MM_OPT_NUMBER, AT(cold_entries), .preset = "0", .max = MM_COLD_MAX },
 	{ "slo-ttft", "MS",
 	  "goal of each request: its first token within so much and --slo-factor times the time "
 	  "that it takes when it is alone",

@@ -95,6 +95,7 @@ struct mm_wl_opts {
 	uint32_t goal_ttft_ms; /* a request's goals: record.h */
 	double goal_factor;
 	uint64_t swap_bytes;    /* swap space of each tenant, under remap and swap; or _AUTO */
+	uint32_t cold_entries;  /* KV blocks in host memory that each step streams; 0: none */
 	const char *controller; /* KEY=VALUE,... or NULL */
 	bool json;
 };

@@ -306,6 +306,75 @@ static void streaming_slows_kernels_down(void **state)
 	assert_true(two - none > 0.9 * lost && two - none < 1.1 * lost);
 }
 
+/* ---- cold blocks ---- */
+
+struct cold_step {
+	double work_ns, streamed_ns; /* of a step: of kernels and host; of the link */
+	double slow;                 /* factor of kernels while the link streams */
+	double got_ns;
+};
+
+/*
+ * Runs steps of which each streams @entries cold blocks, used or not, and the weights of @m layers.
+ */
+static void cold_step_measure(const char *line, uint32_t entries, uint32_t m, struct cold_step *ret)
+{
+	const uint32_t output = 60;
+	const struct ms_tenant *t;
+	struct ms_sim *sim;
+	struct fixture f;
+	double bytes;
+
+	set_up(&f, line);
+	one_request(&f, 8, output);
+	f.wl.cold_entries = entries;
+	f.opts.cold_full = true;
+	plan_by_hand(&f, m ? (int32_t)m - 2 : 0, m ? 2 : 0);
+	sim = case_run(&f);
+	t = &sim->tenants[0];
+	assert_int_equal(mm_core_plan(t->dev->core, t->id)->m, m);
+	bytes = (double)m * (double)f.sizes.tenant[0].layer_bytes +
+		(double)entries * (double)t->kv.block_bytes;
+	ret->work_ns = step_alone_ns(t, 8 + output / 2, 1) + STEP_NS + MS_SYNC_NS;
+	ret->streamed_ns = bytes / f.opts.profile.h2d_bps * 1e9;
+	ret->slow = mm_cost_slowdown(&f.opts.profile, 1, 0);
+	ret->got_ns = (double)f.record.gaps[0].sum / (double)f.record.gaps[0].n;
+	if (entries) {
+		assert_int_equal(t->c.steps.plan.cycling, t->n_layers);
+		assert_true(t->x.cold_rows >= (uint64_t)entries * t->n_layers * (output - 2));
+		assert_int_equal(t->x.cold_bytes, t->x.cold_rows * t->kv.block_bytes / t->n_layers);
+	}
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
+/* A step takes as long as its kernels, or as its link if that is longer, and not their sum. */
+static void cold_steps_hide_what_they_stream(void **state)
+{
+	static const char *const lines[] = {
+		"--shapes OPT-13B:50 --policy remap --sharing spatial --rate 1 --seconds 1",
+		"--shapes Llama-3-8B:50 --policy remap --sharing spatial --rate 1 --seconds 1",
+	};
+	static const double parts[] = { 0.5, 0.9, 1.1 };
+	struct cold_step s;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(lines) * 9; i++) {
+		const char *line = lines[i / 9];
+		const uint32_t m = 4 * (uint32_t)(i / 3 % 3);
+		double hidden, want;
+
+		cold_step_measure(line, 100, 0, &s);
+		hidden = s.work_ns * s.slow / (s.streamed_ns / 100);
+		cold_step_measure(line, (uint32_t)(hidden * parts[i % 3]), m, &s);
+		want = fmax(s.work_ns + s.streamed_ns * (1 - 1 / s.slow), s.streamed_ns);
+		print_message("m %u, %.1f of the hidden limit: %.3f ms, expected %.3f (%+.1f %%)\n",
+			      m, parts[i % 3], s.got_ns / 1e6, want / 1e6,
+			      100 * (s.got_ns / want - 1));
+		assert_true(fabs(s.got_ns / want - 1) < 0.03);
+	}
+}
+
 /* ---- against itself ---- */
 
 static char *case_report(struct fixture *f, const struct ms_sim *sim)
@@ -375,6 +444,40 @@ static void short_of_memory(const char *line)
 	free(first);
 }
 
+/*
+ * Cold blocks are used, by steps that break off and through changes of the plan, and each layer
+ * finds the entries that it reads.
+ */
+static void cold_entries_are_there_when_read(void **state)
+{
+	static const char *const lines[] = {
+		"--shapes OPT-13B:28.8 --policy remap --sharing spatial --rate 3 --seconds 3 "
+		"--cold 60",
+		"--shapes OPT-13B:28,Llama-3-8B:18 --policy remap --sharing spatial --rate "
+		"12 --seconds 2 --slots 2 --cold 100",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(lines); i++) {
+		const struct ms_tenant *t;
+		struct ms_sim *sim;
+		struct fixture f;
+
+		set_up(&f, lines[i]);
+		f.opts.check = 1;
+		f.opts.broken_permille = 50;
+		sim = case_run(&f);
+		t = &sim->tenants[0];
+		assert_true(t->e.cold.cooled > f.wl.cold_entries);
+		assert_true(t->x.cold_bytes > 10 * t->e.cold.cooled * t->kv.block_bytes);
+		assert_true(t->s.plan_changes > 5 && t->s.steps_broken > 10);
+		/* All requests have ended, and no entry is left. */
+		assert_int_equal(t->e.sched.cold.n_free, f.wl.cold_entries);
+		ms_sim_destroy(sim);
+		tear_down(&f);
+	}
+}
+
 static void every_policy_holds_and_repeats(void **state)
 {
 	static const char *const lines[] = {
@@ -382,6 +485,8 @@ static void every_policy_holds_and_repeats(void **state)
 		SHORT "remap --turns quantum",
 		SHORT "remap --sharing mig --slots 2",
 		SHORT "remap --sharing spatial --slots 1",
+		SHORT "remap --sharing spatial --cold 60",
+		SHORT "elastic-swap --sharing temporal --turns quantum --cold 7",
 	};
 	const struct mm_opt *policy = mm_opt_find(mm_wl_options, "policy", strlen("policy"));
 	char line[256];
@@ -570,6 +675,8 @@ int main(void)
 		cmocka_unit_test(layer_by_layer),
 		cmocka_unit_test(cycling_steps_take_what_the_planner_says),
 		cmocka_unit_test(streaming_slows_kernels_down),
+		cmocka_unit_test(cold_steps_hide_what_they_stream),
+		cmocka_unit_test(cold_entries_are_there_when_read),
 		cmocka_unit_test(every_policy_holds_and_repeats),
 		cmocka_unit_test(no_turn_is_slept_through),
 		cmocka_unit_test(the_baseline_loses_nothing_to_chunks),
