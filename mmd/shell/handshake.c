@@ -136,7 +136,7 @@ static uint64_t features_answered(const struct mm_session *s)
 {
 	return MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_RESUME |
 	       MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD | MM_FEAT_GROUP | MM_FEAT_KEY |
-	       MM_FEAT_UNLOAD | MM_FEAT_LEAVE | mm_core_features(s->pool->core);
+	       MM_FEAT_UNLOAD | MM_FEAT_LEAVE | MM_FEAT_COLD | mm_core_features(s->pool->core);
 }
 
 static int session_join(struct mm_session *s, const struct mm_hello *hello)
