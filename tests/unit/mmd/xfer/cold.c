@@ -279,77 +279,44 @@ static void test_pages_of_a_window(void **state)
 
 /* ---- false numbers ---- */
 
-static void region_spoil(const struct rig *r, uint32_t how)
+/* A plan with cold blocks of which one number is false. */
+static const struct {
+	uint32_t n_layers, classes, entries, n_pages, page_1;
+	uint64_t unit_bytes;
+} false_plans[] = {
+	{ 8, 1, 7, 2, 1, 4096 },
+	{ 8, 5, 7, 2, 1, 4096 },
+	{ 8, UINT32_MAX, 7, 2, 1, 4096 },
+	{ 7, 4, 7, 2, 1, 4096 }, /* fewer than two in a class */
+	{ 0, 4, 7, 2, 1, 4096 },
+	{ UINT32_MAX, 4, 7, 2, 1, 4096 },
+	{ 8, 4, 0, 2, 1, 4096 },
+	{ 8, 4, 8, 2, 1, 4096 }, /* no room in the window */
+	{ 8, 4, MM_COLD_MAX + 1, 2, 1, 4096 },
+	{ 8, 4, UINT32_MAX, 2, 1, 4096 },
+	{ 8, 4, 7, 0, 1, 4096 },
+	{ 8, 4, 7, 1, 1, 4096 },
+	{ 8, 4, 7, MM_SLOT_PAGES_MAX + 1, 1, 4096 },
+	{ 8, 4, 7, UINT32_MAX, 1, 4096 },
+	{ 8, 4, 7, 2, 32, 4096 }, /* the pool has 32 pages */
+	{ 8, 4, 7, 2, UINT32_MAX, 4096 },
+	{ 8, 4, 7, 2, 1, 0 },
+	{ 8, 4, 7, 2, 1, 4088 },
+	{ 8, 4, 7, 2, 1, 4160 }, /* more than space and window have */
+	{ 8, 4, 7, 2, 1, UINT64_MAX - 63 },
+	{ 8, 4, 7, 2, 1, UINT64_C(1) << 61 }, /* times 8: 0 */
+};
+
+static void region_spoil(const struct rig *r, size_t i)
 {
 	struct mm_xplan_cold *cold = &rig_plan(r)->cold;
 
-	switch (how) {
-	case 0:
-		cold->classes = 1;
-		break;
-	case 1:
-		cold->classes = 5;
-		break;
-	case 2:
-		cold->classes = UINT32_MAX;
-		break;
-	case 3:
-		rig_plan(r)->n_layers = 7;
-		break; /* fewer than two in a class */
-	case 4:
-		rig_plan(r)->n_layers = 0;
-		break;
-	case 5:
-		rig_plan(r)->n_layers = UINT32_MAX;
-		break;
-	case 6:
-		cold->unit_bytes = 0;
-		break;
-	case 7:
-		cold->unit_bytes += 8;
-		break;
-	case 8:
-		cold->unit_bytes = UINT64_MAX - 63;
-		break;
-	case 9:
-		cold->unit_bytes = UINT64_C(1) << 61;
-		break; /* times 8 layers: 0 */
-	case 10:
-		cold->entries = 0;
-		break;
-	case 11:
-		cold->entries++;
-		break; /* no room in the window */
-	case 12:
-		cold->entries = MM_COLD_MAX + 1;
-		break;
-	case 13:
-		cold->entries = UINT32_MAX;
-		break;
-	case 14:
-		cold->n_pages = 0;
-		break;
-	case 15:
-		cold->n_pages = 1;
-		break;
-	case 16:
-		cold->n_pages = UINT32_MAX;
-		break;
-	case 17:
-		cold->n_pages = MM_SLOT_PAGES_MAX + 1;
-		break;
-	case 18:
-		cold->page[1] = 32;
-		break; /* pages of the pool: 32 */
-	case 19:
-		cold->page[0] = UINT32_MAX;
-		break;
-	case 20:
-		cold->unit_bytes += 64;
-		break; /* more than the space and the window have */
-	default:
-		fail();
-	}
+	rig_plan(r)->n_layers = false_plans[i].n_layers;
+	cold->classes = false_plans[i].classes;
+	cold->entries = false_plans[i].entries;
+	cold->n_pages = false_plans[i].n_pages;
+	cold->page[1] = false_plans[i].page_1;
+	cold->unit_bytes = false_plans[i].unit_bytes;
 }
 
 static void test_refused_plans(void **state)
@@ -359,8 +326,8 @@ static void test_refused_plans(void **state)
 	rig_prepare(&r, *state, 8, 4096, 7);
 	rig_set_entry(&r, 2);
 	cold_activate(&r, &eight);
-	for (uint32_t i = 0; i <= 20; i++) {
-		print_message("case %u\n", i);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(false_plans); i++) {
+		print_message("case %zu\n", i);
 		rig_write_plan(&r, &eight, 100 + i);
 		region_spoil(&r, i);
 		assert_int_equal(rig_job(&r, MM_XOP_REPLAN, 100 + i), -EINVAL);
