@@ -17,7 +17,8 @@
  *             keeps state of its own per cursor drops it on MM_CYCLE_NEW.
  * Kills:      a driver may die between any two acts. The gates and the cursors remain; the order of
  *             the acts lets mm_cycle_resume() or mm_cycles_serve() go on from there
- *             (Documentation/protocol.md; tests/model/gates.pml has a slot with all kills).
+ *             (Documentation/protocol.md; tests/model: gates.pml has a slot, cold.pml
+ *             layers with two cursors, both with all kills).
  * Plans:      a plan here is a view: its lists of layers and pages are the driver's, and neither
  *             move nor change while the plan is in force. A copy that goes on over a replan reads
  *             the page list that it was begun with, so the driver copies the next plan over the old
@@ -271,7 +272,7 @@ struct mm_cycle_seen {
  * mm_cycles_serve() - put a plan that streams cold blocks in force, from where its cursors stand
  * @plan: no plan is active and no copy under way
  * @seen: by cursor of the plan; one that does not fit begins at its first layer
- * @gate: low halves of the gates of all layers
+ * @gate: low halves of the gates of all layers, each read once
  */
 void mm_cycles_serve(struct mm_cycles *m, const struct mm_cycle_plan *plan,
 		     const struct mm_cycle_seen seen[MM_CYCLES_MAX], const uint32_t *gate,
