@@ -194,11 +194,17 @@ static uint64_t bits_lowest(uint64_t bits, uint64_t limit)
 	return bits;
 }
 
-/* The version first: the bits are those of it, or of a later one. */
+/*
+ * The version first: the bits are those of it, or of a later one; and so is the limit, since a
+ * tenant makes no entry live before it was told that it may.
+ */
 void mm_xrows_choose(struct mm_xrows *rows, const struct mm_cold_live *live, uint32_t entries,
-		     uint64_t limit)
+		     const uint64_t *limit_at)
 {
+	uint64_t limit;
+
 	rows->version = __atomic_load_n(&live->version, __ATOMIC_ACQUIRE);
+	limit = __atomic_load_n(limit_at, __ATOMIC_ACQUIRE);
 	rows->entries = entries;
 	rows->count = 0;
 	for (uint32_t w = 0; w < mm_div_up(entries, 64); w++) {

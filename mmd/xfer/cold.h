@@ -88,9 +88,12 @@ void mm_xcold_release(struct mm_xcold *cold);
 /* True if @page is in a window that is mapped. */
 bool mm_xcold_has_page(const struct mm_xcold *cold, uint32_t page);
 
-/* Reads @live: its version, then the bits. The lowest @limit of the first @entries count. */
+/*
+ * Reads @live: its version, then the limit at @limit_at, then the bits. Of the first @entries so
+ * many count, the lowest first.
+ */
 void mm_xrows_choose(struct mm_xrows *rows, const struct mm_cold_live *live, uint32_t entries,
-		     uint64_t limit);
+		     const uint64_t *limit_at);
 
 /* A copy of the rows that were chosen begins. */
 void mm_xrows_begin(struct mm_xrows *rows, const struct mm_xplace *at);

@@ -135,8 +135,7 @@ static void class_choose_rows(const struct mm_xtenant *t, uint32_t c, uint32_t p
 	const struct mm_xplan_region *shared = t->plan_region.base;
 	struct mm_xrows *rows = class_rows(t, c);
 
-	mm_xrows_choose(rows, &gates->cold, t->plan->cold.entries,
-			__atomic_load_n(&shared->cold_limit, __ATOMIC_ACQUIRE));
+	mm_xrows_choose(rows, &gates->cold, t->plan->cold.entries, &shared->cold_limit);
 	cursor_write(t, c, MM_CUR_COPYING, pos);
 	tenant_kill_point();
 	__atomic_store_n(&cursor_of(t, c)->version, rows->version, __ATOMIC_RELEASE);

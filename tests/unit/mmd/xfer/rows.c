@@ -39,6 +39,7 @@ struct bench {
 
 static char *const space = (char *)0x100000000;
 static struct bench bench;
+static const uint64_t no_limit = MM_COLD_MAX;
 
 static CUresult CUDAAPI memcpy_taken(CUdeviceptr to, const void *from, size_t bytes,
 				     CUstream stream)
@@ -195,7 +196,7 @@ static void test_calls(void **state)
 		if (entries == 0)
 			continue;
 		live_random(entries);
-		mm_xrows_choose(&bench.rows, &bench.live, entries, MM_COLD_MAX);
+		mm_xrows_choose(&bench.rows, &bench.live, entries, &no_limit);
 		bench.calls = 0;
 		rows_issue_all(i % 3 ? UINT64_C(16) << 20 : UINT64_C(4096) << i % 10);
 		for (uint32_t c = 0; c < bench.calls; c++) {
@@ -220,7 +221,7 @@ static void test_runs(void **state)
 							 .to_pitch = 4 * UINT64_C(327680),
 							 .width = 327680 });
 	bench.live.live[0] = 0x3fff7f;
-	mm_xrows_choose(&bench.rows, &bench.live, 22, MM_COLD_MAX);
+	mm_xrows_choose(&bench.rows, &bench.live, 22, &no_limit);
 	rows_issue_all(UINT64_C(16) << 20);
 	assert_int_equal(bench.calls, 4);
 	assert_int_equal(bench.call[0].rows, 7);
@@ -250,7 +251,7 @@ static void test_chosen(void **state)
 
 		live_random(MM_COLD_MAX);
 		bench.live.version = i;
-		mm_xrows_choose(&bench.rows, &bench.live, entries, limit);
+		mm_xrows_choose(&bench.rows, &bench.live, entries, &limit);
 		for (uint32_t e = 0; e < entries; e++) {
 			bool live = bench.live.live[e / 64] >> e % 64 & 1 && count < limit;
 
