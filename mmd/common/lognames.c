@@ -381,6 +381,12 @@ const struct mm_logname mm_lognames[] = {
 	  .keys = "tenant name reason",
 	  .meaning = "the connection of a tenant ended, and why",
 	  .audited = true },
+	{ .name = "tenant.cold",
+	  .levels = "info",
+	  .keys = "tenant name device limit",
+	  .meaning = "the operator has limited how many cold blocks of a tenant may be live; "
+		"-1: mmd decides",
+	  .audited = true },
 	{ .name = "tenant.gone",
 	  .levels = "info",
 	  .keys = "tenant name",
