@@ -8,6 +8,7 @@
 #include "mmd/core/market/mode.h"
 #include "mmd/core/market/policy.h"
 #include "mmd/core/plan/change.h"
+#include "mmd/core/plan/cold.h"
 #include "mmd/core/plan/sets.h"
 
 #define BID_BYTES (UINT64_C(1) << 30)
@@ -198,6 +199,32 @@ static uint32_t chunks_in_use(const struct mm_c_tenant *t)
 	return (uint32_t)MM_MIN(t->load.last.kv_chunks_used, (uint64_t)t->kv.held);
 }
 
+/* By hand, or else no more than the tenant has asked for at least. */
+static enum mm_cool_why cold_reason(const struct mm_c_tenant *t)
+{
+	if (!t->cold.classes)
+		return MM_COOL_NONE;
+	return t->cold.by_hand ? MM_COOL_BY_HAND : MM_COOL_FLOOR;
+}
+
+static struct mm_core_why_cold cold_of(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (t->life != MM_LIFE_LIVE || !t->cold.classes)
+		return (struct mm_core_why_cold){ 0 };
+	return (struct mm_core_why_cold){
+		.most = t->cold.entries_max,
+		.floor = t->cold.floor,
+		.limit = t->cold.limit,
+		.streamed = t->cold.streamed,
+		.entries = t->plan.cold.entries,
+		.block_bytes = t->n_layers * t->cold.unit_bytes,
+		.window_bytes =
+			(uint64_t)t->plan.cold.chunks * t->kv.chunk_pages * c->opts.page_bytes,
+		.gives = t->cold.limit < mm_c_cold_wanted(t),
+		.why = cold_reason(t),
+	};
+}
+
 static struct mm_core_why state_of(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	struct mm_core_why why = { .tenant = t->id, .account = c->account[t->account].key };
@@ -225,6 +252,7 @@ static struct mm_core_why state_of(const struct mm_core *c, const struct mm_c_te
 		why.kv_wanted = t->demand->wanted;
 		why.kv_share = t->kv.share;
 	}
+	why.cold = cold_of(c, t);
 	return why;
 }
 

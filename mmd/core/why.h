@@ -69,6 +69,18 @@ enum mm_why_role {
 	MM_WHY_ROLES
 };
 
+/* The tenant's cold blocks now; all but `why` is 0 if it has declared none. */
+struct mm_core_why_cold {
+	uint32_t most,
+		floor;     /* entries that may be live: that it has declared, asked for at least */
+	uint32_t limit;    /* in force */
+	uint32_t streamed; /* above the limit while one that fell does not count yet */
+	uint32_t entries;  /* that have room in its window; 0: it has none, nothing is streamed */
+	uint64_t block_bytes, window_bytes;
+	bool gives;           /* it must give chunks of its window: no entry may be live */
+	enum mm_cool_why why; /* the limit is what it is, or would be if it gave nothing */
+};
+
 struct mm_core_why {
 	uint32_t tenant;
 	uint64_t account; /* key */
@@ -87,6 +99,7 @@ struct mm_core_why {
 	uint64_t layer_bytes;
 	uint64_t chunk_bytes; /* 0: it has no KV arena */
 	uint32_t kv_held, kv_used, kv_wanted, kv_share;
+	struct mm_core_why_cold cold;
 
 	/* The rest is of the last decision; without one about it, it is 0. */
 	bool decided;

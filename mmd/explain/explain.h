@@ -32,6 +32,12 @@ struct mm_explain {
 void mm_explain_device(const struct mm_explain *e, struct mm_sentences *ret_text);
 /* Explains what @row has, wants, offers, and why it has no more and no less. */
 void mm_explain_tenant(const struct mm_explain_row *row, struct mm_sentences *ret_text);
+/* Explains how many of its blocks may be cold, and why, as far as it has declared any. */
+void mm_explain_cold(const struct mm_core_why_cold *cold, struct mm_sentences *text);
+/* Returns the word for why so many may be; "none": it has declared none. */
+const char *mm_explain_cold_reason(const struct mm_core_why_cold *cold);
+/* Returns the same as numbers; null: it has declared none. NULL: no memory. */
+json_t *mm_explain_cold_json(const struct mm_core_why_cold *cold);
 /* Returns whether it lacks KV cache now, or lacked it most of the time of late. */
 bool mm_explain_lacks(const struct mm_core_why *why);
 /* Returns the word for why a tenant has as many layers as it has; "none": nothing was decided. */

@@ -77,6 +77,24 @@ static json_t *point_json(const struct mm_core_why_point *p)
 	return json;
 }
 
+json_t *mm_explain_cold_json(const struct mm_core_why_cold *cold)
+{
+	json_t *json;
+
+	if (!cold->most)
+		return json_null();
+	json = json_object();
+	mm_json_put_u64(json, "entries_max", cold->most);
+	mm_json_put_u64(json, "floor", cold->floor);
+	mm_json_put_u64(json, "limit", cold->limit);
+	mm_json_put_text(json, "limit_why", mm_explain_cold_reason(cold));
+	mm_json_put_u64(json, "limit_streamed", cold->streamed);
+	mm_json_put_u64(json, "block_bytes", cold->block_bytes);
+	mm_json_put_u64(json, "window_entries", cold->entries);
+	mm_json_put_u64(json, "window_bytes", cold->window_bytes);
+	return json;
+}
+
 static json_t *has_json(const struct mm_core_why *why)
 {
 	json_t *json = json_object();
@@ -93,6 +111,7 @@ static json_t *has_json(const struct mm_core_why *why)
 	mm_json_put_flag(json, "pinned", why->pinned);
 	mm_json_put_flag(json, "activates", why->activates);
 	mm_json_put_flag(json, "drains", why->drains);
+	mm_json_put(json, "cold", mm_explain_cold_json(&why->cold));
 	return json;
 }
 

@@ -12,7 +12,7 @@
 
 #include "libclient/base/base.h"
 
-#define MM_SENTENCES_MAX  12
+#define MM_SENTENCES_MAX  16
 #define MM_SENTENCE_BYTES 400
 #define MM_AMOUNT_BYTES   24
 

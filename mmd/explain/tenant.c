@@ -424,6 +424,7 @@ void mm_explain_tenant(const struct mm_explain_row *row, struct mm_sentences *re
 	layers_explain(&row->why, ret_text);
 	kv_explain(&row->why, ret_text);
 	bid_explain(&row->why, ret_text);
+	mm_explain_cold(&row->why.cold, ret_text);
 	steer_explain(&row->why, ret_text);
 	if (!row->why.decided)
 		return;

@@ -343,12 +343,29 @@ static void weights_fill(const struct mm_session *s, json_t *to)
 			pages * page_bytes - MM_MIN(tensor_bytes, pages * page_bytes));
 }
 
-static void share_fill(const struct mm_session *s, json_t *to)
+static void cold_fill(const struct mm_session *s, const struct mm_core_why *why, json_t *to)
+{
+	const struct mm_core_plan *plan = mm_core_plan(s->pool->core, s->tenant);
+	json_t *cold = mm_explain_cold_json(&why->cold);
+	struct mm_core_tenant t = { .cold_by_hand = -1 };
+
+	mm_json_put(to, "cold", cold);
+	if (!json_is_object(cold))
+		return;
+	mm_core_tenant(s->pool->core, s->tenant, &t);
+	mm_json_put_known(cold, "by_hand", t.cold_by_hand >= 0, (uint64_t)t.cold_by_hand);
+	mm_json_put_u64(cold, "window_first", plan ? plan->cold.first : 0);
+	mm_json_put_u64(cold, "window_chunks", plan ? plan->cold.chunks : 0);
+	mm_json_put_flag(cold, "window_pending", t.cold_window_pending);
+}
+
+static void why_fill(const struct mm_session *s, json_t *to)
 {
 	struct mm_core_why why = { 0 };
 
 	mm_core_why(s->pool->core, s->tenant, &why);
 	mm_json_put_u64(to, "kv_chunks_share", why.kv_share);
+	cold_fill(s, &why, to);
 }
 
 static json_t *tenant_json(const struct mm_session *s)
@@ -368,7 +385,7 @@ static json_t *tenant_json(const struct mm_session *s)
 		tenant_pages_fill(&t, tenant);
 		tenant_turns_fill(&t, tenant);
 		mm_steer_fill(&t, tenant);
-		share_fill(s, tenant);
+		why_fill(s, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
 	mm_json_put_u64(tenant, "load_read_bytes", s->kept->model.read_bytes & INT64_MAX);
@@ -558,7 +575,9 @@ static json_t *plan_json(const struct mm_session *s)
 {
 	const struct mm_core_plan *plan = mm_core_plan(s->pool->core, s->tenant);
 	json_t *json = json_object(), *slots = json_array();
+	struct mm_core_why why = { 0 };
 
+	mm_core_why(s->pool->core, s->tenant, &why);
 	mm_json_put_u64(json, "tenant", s->tenant);
 	mm_json_put_text(json, "name", s->name);
 	mm_json_put_u64(json, "device", s->pool->ordinal);
@@ -566,6 +585,7 @@ static json_t *plan_json(const struct mm_session *s)
 	for (uint32_t i = 0; plan && plan->m && i < plan->beta; i++)
 		json_array_append_new(slots, slot_json(s, i, &plan->slot[i]));
 	mm_json_put(json, "slots", slots);
+	cold_fill(s, &why, json);
 	weights_fill(s, json);
 	cursors_fill(s, json);
 	return json;

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "mmd/core/knobs.h"
+#include "mmd/core/why.h"
 
 #define PAGE    4096u
 #define LAYERS  8u
@@ -66,6 +67,14 @@ static struct mm_core_tenant look(const struct w_proc *p)
 
 	assert_true(mm_core_tenant(w->core, p->tenant, &t));
 	return t;
+}
+
+static struct mm_core_why_cold why_of(const struct w_proc *p)
+{
+	struct mm_core_why why;
+
+	assert_true(mm_core_why(w->core, p->tenant, &why));
+	return why.cold;
 }
 
 /* Refused at once, so that nothing of it is left. */
@@ -330,8 +339,12 @@ static void a_limit_rises_at_once_and_falls_later(void **state)
 	begin(60);
 	p = tenant_begin(MM_FEAT_KNOWN, LAYERS, 1, 8, 10 * PAGE);
 	assert_int_equal(cold_set(p, 1, &max), MM_E_STALE);
+	assert_true(why_of(p).why == MM_COOL_NONE && !why_of(p).most);
 	w_cold_open(w, p, UNIT, ENTRIES, 2);
 	w_run(w);
+	assert_true(why_of(p).why == MM_COOL_FLOOR && why_of(p).most == ENTRIES);
+	assert_true(why_of(p).floor == 2 && why_of(p).limit == 2);
+	assert_true(!why_of(p).entries && why_of(p).block_bytes == LAYERS * UNIT);
 	assert_int_equal(look(p).cold_by_hand, -1);
 	assert_int_equal(cold_set(p, ENTRIES + 1, &max), MM_E_RANGE);
 	assert_int_equal(max, ENTRIES);
@@ -342,7 +355,9 @@ static void a_limit_rises_at_once_and_falls_later(void **state)
 	assert_int_equal(p->cold.streamed, 4);
 	assert_int_equal(p->cold.deadline_ns, 0);
 	assert_int_equal(look(p).cold_by_hand, 4);
+	assert_true(why_of(p).why == MM_COOL_BY_HAND && why_of(p).limit == 4);
 	assert_int_equal(cold_set(p, 1, &max), 0);
+	assert_true(why_of(p).limit == 1 && why_of(p).streamed == 4);
 	assert_int_equal(p->cold.limit, 1);
 	assert_int_equal(p->cold.streamed, 4);
 	assert_true(p->cold.deadline_ns > w->now_ns);
@@ -377,12 +392,15 @@ static void a_revoke_ends_the_window(void **state)
 	begin(60);
 	p = tenant_declared(8, 2);
 	window_set(p, 4, 4, 0);
+	assert_true(why_of(p).window_bytes == UINT64_C(4) * PAGE && !why_of(p).gives);
+	assert_int_equal(why_of(p).entries, story_plan(p)->cold.entries);
 	assert_int_equal(mm_core_steer(w->core, w->now_ns, p->tenant, MM_STEER_REVOKE, 0, &pages),
 			 0);
 	w_drain(w);
 	w_run(w);
 	assert_int_equal(p->reclaim, 7);
 	assert_int_equal(p->cold.limit, 0);
+	assert_true(why_of(p).gives && !why_of(p).limit);
 	assert_int_equal(p->cold.streamed, 2);
 	assert_true(p->cold.deadline_ns > w->now_ns);
 	while (w_kv_release(w, p))
@@ -394,6 +412,7 @@ static void a_revoke_ends_the_window(void **state)
 	w_run(w);
 	assert_int_equal(look(p).kv_chunks, 1);
 	/* It may have entries again, where it finds room for a window. */
+	assert_true(!why_of(p).gives && !why_of(p).window_bytes);
 	assert_int_equal(p->cold.limit, 2);
 	assert_int_equal(p->cold.streamed, 2);
 }

@@ -366,6 +366,128 @@ static void each_state_has_its_sentence(void **state)
 	}
 }
 
+/* ---- cold blocks ---- */
+
+/* 80 of 200 blocks of 48 MiB may be cold, through a window of 256 MiB. */
+static struct mm_core_why_cold cold_base(void)
+{
+	return (struct mm_core_why_cold){
+		.most = 200,
+		.floor = 16,
+		.limit = 80,
+		.streamed = 80,
+		.entries = 90,
+		.block_bytes = 48 * MIB,
+		.window_bytes = 256 * MIB,
+	};
+}
+
+static const struct {
+	enum mm_cool_why why;
+	const char *word, *says;
+} cold_cases[] = {
+	{ MM_COOL_NONE, "none", "has room for 90 blocks." },
+	{ MM_COOL_OFF, "off", "The policy in force, or the knob cold, gives nobody more" },
+	{ MM_COOL_BY_HAND, "by_hand", "with --cold auto mmd decides again" },
+	{ MM_COOL_FLOOR, "floor", "what it has asked for at least" },
+	{ MM_COOL_UNKNOWN, "unknown", "how fast cold blocks come, was not measured yet" },
+	{ MM_COOL_RESTS, "rests", "It does not compute now" },
+	{ MM_COOL_ENOUGH, "enough", "It lacks no KV cache, and keeps the limit" },
+	{ MM_COOL_WORTH, "worth", "would cost more than the KV cache is worth" },
+	{ MM_COOL_MOST, "most", "More cannot be cold by what it has declared" },
+	{ MM_COOL_WAITED, "waited", "waited for the link longer than predicted" },
+};
+static_assert(MM_ARRAY_SIZE(cold_cases) == MM_COOL_WHYS, "a case for each");
+
+static struct mm_sentences cold_text(struct mm_core_why_cold cold)
+{
+	struct mm_sentences text = { 0 };
+
+	mm_explain_cold(&cold, &text);
+	if (text.n)
+		expect_sentences(&text);
+	return text;
+}
+
+static void each_limit_of_cold_blocks_has_its_sentence(void **state)
+{
+	struct mm_core_why_cold cold = cold_base();
+	struct mm_sentences text;
+
+	(void)state;
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(cold_cases); i++) {
+		assert_int_equal(cold_cases[i].why, i);
+		cold.why = cold_cases[i].why;
+		text = cold_text(cold);
+		expect_sentence(&text, cold_cases[i].says);
+		expect_sentence(&text, "Of its KV cache 80 blocks may be cold, of 200 that it has "
+				       "declared: 3.8 GiB");
+		assert_string_equal(mm_explain_cold_reason(&cold), cold_cases[i].word);
+		assert_false(says(&text, "to take the others back"));
+		for (uint32_t k = 1; k < MM_ARRAY_SIZE(cold_cases); k++)
+			assert_true(k == i || !says(&text, cold_cases[k].says));
+	}
+}
+
+static void windows_and_limits_that_fall_are_said(void **state)
+{
+	struct mm_core_why_cold cold = cold_base();
+	struct mm_sentences text;
+
+	(void)state;
+	cold.why = MM_COOL_FLOOR;
+	cold.limit = 1;
+	text = cold_text(cold);
+	expect_sentence(&text, "Of its KV cache 1 block may be cold");
+	expect_sentence(&text, "its window of 256.0 MiB has room for 90 blocks.");
+	expect_sentence(&text, "time to take the others back, 80 blocks may be.");
+	cold.limit = 0;
+	cold.gives = true;
+	text = cold_text(cold);
+	expect_sentence(&text, "None of its KV cache may be cold, of 200 blocks that it has");
+	expect_sentence(&text, "It is to give chunks of its window back, so none may be.");
+	assert_false(says(&text, "asked for at least"));
+	assert_string_equal(mm_explain_cold_reason(&cold), "gives");
+	cold = cold_base();
+	cold.entries = 0;
+	text = cold_text(cold);
+	expect_sentence(&text, "none is, since it has no window");
+	/* A tenant's other sentences stay as they are without a declaration. */
+	assert_int_equal(cold_text((struct mm_core_why_cold){ 0 }).n, 0);
+}
+
+static void cold_blocks_are_among_all_else(void **state)
+{
+	struct mm_explain_row row = row_of(why_base());
+	mm_cleanup(mm_json_done) json_t *json = NULL;
+	struct mm_explain e = { .n = 1, .row = &row };
+	struct mm_sentences text;
+	const json_t *cold;
+
+	(void)state;
+	row.why.why = MM_WHY_WORTH;
+	row.why.cold = cold_base();
+	row.why.cold.why = MM_COOL_BY_HAND;
+	mm_explain_tenant(&row, &text);
+	expect_sentences(&text);
+	expect_sentence(&text, "Of its KV cache 80 blocks may be cold");
+	expect_sentence(&text, "it is not worth it");
+	json = mm_explain_json(&e, NULL, false);
+	cold = json_object_get(
+		json_object_get(json_array_get(json_object_get(json, "tenants"), 0), "has"),
+		"cold");
+	assert_int_equal(mm_json_u64(cold, "limit"), 80);
+	assert_int_equal(mm_json_u64(cold, "window_bytes"), 256 * MIB);
+	assert_string_equal(mm_json_text(cold, "limit_why"), "by_hand");
+	mm_json_done(&json);
+	row.why.cold = (struct mm_core_why_cold){ 0 };
+	json = mm_explain_json(&e, NULL, false);
+	cold = json_object_get(
+		json_object_get(json_array_get(json_object_get(json, "tenants"), 0), "has"),
+		"cold");
+	assert_true(json_is_null(cold));
+}
+
 /* ---- devices ---- */
 
 static struct mm_core_why_device device_base(void)
@@ -557,6 +679,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_reason_has_its_sentence),
 		cmocka_unit_test(each_state_has_its_sentence),
+		cmocka_unit_test(each_limit_of_cold_blocks_has_its_sentence),
+		cmocka_unit_test(windows_and_limits_that_fall_are_said),
+		cmocka_unit_test(cold_blocks_are_among_all_else),
 		cmocka_unit_test(each_mode_has_its_sentence),
 		cmocka_unit_test(a_device_names_who_lends_and_who_lacks),
 		cmocka_unit_test(json_has_the_numbers),
