@@ -69,6 +69,9 @@ const char *mmctl_device_manager(const json_t *status, const char *uuid);
 /* Calls @print for each device of an answer, below a heading if there are several. */
 void mmctl_each_device(const json_t *result, void (*print)(const json_t *device));
 
+/* Prints a tenant's cold blocks in a line, behind @begin, if it has declared any. */
+void mmctl_cold_print(const char *begin, const json_t *tenant);
+
 /* Prints the names of the columns of accounts, and the line of one account. */
 void mmctl_quota_print_head(void);
 void mmctl_quota_print(const json_t *account);

@@ -68,7 +68,7 @@ static const struct mm_opt plan_set_options[] = {
 	  MMCTL_AT(layers),
 	  .max = MM_LAYERS_MAX,
 	  .choices = auto_choice,
-	  .required = true },
+	  .otherwise = "stays" },
 	{ .name = "slots",
 	  .value = "N",
 	  .help = "through how many slots the layers that cycle are streamed; two need at least "
@@ -77,6 +77,14 @@ static const struct mm_opt plan_set_options[] = {
 	  MMCTL_AT(slots),
 	  .choices = slots_choices,
 	  .preset = "auto" },
+	{ .name = "cold",
+	  .value = "N|auto",
+	  .help = "so many of its cold blocks may be live; auto hands the decision back to mmd",
+	  .type = MM_OPT_NUMBER,
+	  MMCTL_AT(cold),
+	  .max = MM_COLD_MAX,
+	  .choices = auto_choice,
+	  .otherwise = "stays" },
 	{ .name = NULL },
 };
 
@@ -364,9 +372,12 @@ static const char text_plan_why[] =
 	"two. --json has the numbers too: what each number of layers away would cost and gain.";
 
 static const char text_plan_set[] =
-	"The pages of so many layers of the model are given away now and stay away. The "
-	"change is made at the tenant's next step boundary, and as soon as the pages that"
-	" it needs are free; plan show tells when.";
+	"With --layers the pages of so many layers of the model are given away now and stay away. "
+	"The change is made at the tenant's next step boundary, and as soon as the pages that"
+	" it needs are free; plan show tells when.\n\n"
+	"With --cold so many blocks of its KV cache, at most, are read from host memory in each "
+	"step. A limit that rises counts at once. One that falls counts when the tenant has had "
+	"time to take the blocks back. A tenant that has declared no cold blocks has no limit.";
 
 static const char text_footprint[] =
 	"What models take per tenant at each page size, computed with load's own layout: "
@@ -528,7 +539,7 @@ static const struct mm_opt_command commands[] = {
 			     .arguments_max = 1 },
 	[MMCTL_PLAN_SET] = { .name = "plan set",
 			     .arguments = "MODEL",
-			     .summary = "how many layers are away, by hand",
+			     .summary = "how many layers are away, or blocks are cold, by hand",
 			     .text = text_plan_set,
 			     .sets = { { plan_set_options, 0 } },
 			     .arguments_min = 1,
@@ -766,6 +777,8 @@ int mmctl_options_parse(int argc, char **argv, struct mmctl_options *ret_options
 {
 	*ret_options = (struct mmctl_options){
 		.device = -1,
+		.layers = MMCTL_UNSET,
+		.cold = MMCTL_UNSET,
 		.min_bytes = MMCTL_UNSET,
 		.max_bytes = MMCTL_UNSET,
 		.weight = MMCTL_UNSET,

@@ -60,8 +60,8 @@ struct mmctl_options {
 	int64_t device;           /* ordinal; -1: all devices, or the one that uuid names */
 	const char *uuid;         /* GPU-…, MIG-…, or the beginning of one; NULL: not given */
 	bool json;
-	/* For plan set; MMCTL_AUTO: mmd decides. */
-	uint64_t layers, slots;
+	/* For plan set; MMCTL_AUTO: mmd decides; layers and cold may be MMCTL_UNSET. */
+	uint64_t layers, slots, cold;
 	/* For quota set; MMCTL_UNSET: stays. */
 	uint64_t min_bytes, max_bytes, weight, priority;
 	uint64_t on_timeout; /* among mmctl_timeout_choices */

@@ -31,6 +31,28 @@ static void plan_print_waste(const json_t *plan)
 	       bytes ? 100.0 * (double)waste / (double)bytes : 0);
 }
 
+void mmctl_cold_print(const char *begin, const json_t *tenant)
+{
+	const json_t *cold = json_object_get(tenant, "cold");
+	char window[MM_SIZE_TEXT_BYTES], streamed[MM_SIZE_TEXT_BYTES];
+
+	if (!json_is_object(cold))
+		return;
+	printf("%s%" PRIu64 " of %" PRIu64 " cold blocks may be live (%s)", begin,
+	       mm_json_u64(cold, "limit"), mm_json_u64(cold, "entries_max"),
+	       mm_json_text(cold, "limit_why"));
+	if (mm_json_u64(cold, "window_chunks"))
+		printf("; the window is %" PRIu64 " chunks from %" PRIu64
+		       " on, %s, with room for %" PRIu64,
+		       mm_json_u64(cold, "window_chunks"), mm_json_u64(cold, "window_first"),
+		       mm_size_print(mm_json_u64(cold, "window_bytes"), window),
+		       mm_json_u64(cold, "window_entries"));
+	else
+		printf("; no window");
+	printf("; %s streamed\n",
+	       mm_size_print(mm_json_u64(tenant, "cold_bytes_streamed"), streamed));
+}
+
 static void plan_print(const json_t *plan)
 {
 	char text[MM_SIZE_TEXT_BYTES];
@@ -48,6 +70,7 @@ static void plan_print(const json_t *plan)
 	       mm_json_text(plan, "plan_phase"),
 	       mm_json_has(plan, "alpha_by_hand") ? "by hand" : "automatic",
 	       mm_size_print(mm_json_u64(plan, "bytes_streamed"), text));
+	mmctl_cold_print("  ", plan);
 	plan_print_waste(plan);
 	plan_print_slots(plan);
 }

@@ -7,6 +7,8 @@
 #include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"
 
+#define MMCTL_LINE_BYTES 64 /* a tenant's name and what follows it */
+
 static void status_print_pool(const json_t *result)
 {
 	const json_t *device = json_object_get(result, "device");
@@ -85,6 +87,19 @@ static void status_print_swap(const json_t *result)
 			       mm_size_print(mm_json_u64(t, "swap_refused_bytes"), wanted));
 }
 
+static void status_print_cold(const json_t *result)
+{
+	const json_t *t;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "tenants"), i, t) {
+		char begin[MMCTL_LINE_BYTES];
+
+		snprintf(begin, sizeof(begin), "%s: ", mm_json_text(t, "name"));
+		mmctl_cold_print(begin, t);
+	}
+}
+
 static void status_print_stores(const json_t *result)
 {
 	char text[MM_SIZE_TEXT_BYTES];
@@ -123,6 +138,7 @@ int mmctl_status_run(const struct mmctl *ctl, int argc, char **argv)
 	status_print_rights(json_object_get(result, "rights"));
 	mmctl_each_device(result, status_print_pool);
 	status_print_swap(result);
+	status_print_cold(result);
 	status_print_tenants(result);
 	status_print_stores(result);
 	return MM_EXIT_DONE;
