@@ -109,11 +109,26 @@ bool ms_cold_is_ready(const struct ms_tenant *t)
 
 /* ---- the window ---- */
 
+/* An engine that has had nothing to do for a while gives its window back. */
+static bool window_is_useful(const struct ms_tenant *t)
+{
+	return t->e.cold.open && t->sim->now_ns - t->e.cold.busy_ns <= t->e.kvman.config.idle_ns;
+}
+
 static uint32_t window_wanted(const struct ms_tenant *t)
 {
 	const struct ms_cold *cold = &t->e.cold;
 
-	return cold->open ? ms_cold_chunks(t, MM_MIN(cold->limit, cold->entries_max)) : 0;
+	return window_is_useful(t) ? ms_cold_chunks(t, MM_MIN(cold->limit, cold->entries_max)) : 0;
+}
+
+uint64_t ms_cold_next_ns(const struct ms_tenant *t)
+{
+	const struct ms_cold *cold = &t->e.cold;
+
+	if (!cold->window || !window_is_useful(t))
+		return UINT64_MAX;
+	return cold->busy_ns + t->e.kvman.config.idle_ns + 1;
 }
 
 uint32_t ms_cold_held(const struct ms_tenant *t)
@@ -236,6 +251,8 @@ void ms_cold_poll(struct ms_tenant *t)
 
 	if (!cold->open)
 		return;
+	if (t->e.sched.n_running || t->e.sched.n_waiting || !t->sim->started)
+		cold->busy_ns = t->sim->now_ns;
 	lists_take(t);
 	window_adjust(t);
 	live_commit(t);
@@ -282,13 +299,19 @@ bool ms_cold_landed(struct ms_tenant *t, uint32_t lot)
 
 /* ---- what must hold ---- */
 
-void ms_cold_chosen(struct ms_tenant *t, uint32_t class)
+void ms_cold_chosen(struct ms_tenant *t, uint32_t class, uint64_t most)
 {
 	const struct ms_cold *cold = &t->e.cold;
 	const size_t words = mm_div_up(cold->entries_max, BITS);
+	uint64_t left = most;
 
-	if (cold->seen)
-		memcpy(&cold->seen[class * words], cold->live, words * sizeof(*cold->seen));
+	for (size_t i = 0; cold->seen && i < words; i++) {
+		uint64_t *seen = &cold->seen[class * words + i];
+
+		*seen = 0;
+		for (uint64_t rest = cold->live[i]; rest && left; rest &= rest - 1, left--)
+			*seen |= rest & -rest;
+	}
 }
 
 static bool words_are_seen(const struct ms_tenant *t, const struct mm_seq *q, const uint64_t *seen)

@@ -5,7 +5,8 @@
  * Concept:    As in tools/mmserve/engine: full blocks are copied to the lowest slots of the swap
  *             space while steps go on, become live, and are named by block tables once their
  *             version is acknowledged. The window is the chunks behind those of kvman. It is as
- *             large as the limit, and replaced when that has changed.
+ *             large as the limit, replaced when that has changed, and given back by an engine that
+ *             has had nothing to do for as long as it keeps empty chunks.
  * Ownership:  ms_cold_init() allocates, ms_cold_done() frees.
  * Threading:  one thread.
  */
@@ -26,6 +27,8 @@ int ms_cold_open(struct ms_tenant *t);
 bool ms_cold_is_ready(const struct ms_tenant *t);
 /* Between two steps: takes over what has landed and was acknowledged, replaces the window. */
 void ms_cold_poll(struct ms_tenant *t);
+/* Return: when ms_cold_poll() is to be called although nothing happens; UINT64_MAX: never. */
+uint64_t ms_cold_next_ns(const struct ms_tenant *t);
 /* Return: chunks that are held, or to be held, for windows. */
 uint32_t ms_cold_wants(const struct ms_tenant *t);
 /* Return: usable chunks that are not kvman's. */
@@ -37,7 +40,7 @@ bool ms_cold_landed(struct ms_tenant *t, uint32_t lot);
 void ms_cold_limited(struct ms_tenant *t, const struct mm_msg *msg);
 /* The declaration, or a window, is answered. */
 void ms_cold_replied(struct ms_tenant *t, const struct mm_msg *msg);
-/* xfer has chosen the rows of a class. */
-void ms_cold_chosen(struct ms_tenant *t, uint32_t class);
+/* xfer has chosen the rows of a class: of the live entries the @most lowest. */
+void ms_cold_chosen(struct ms_tenant *t, uint32_t class, uint64_t most);
 /* A layer of a step begins: all entries that block tables name are in the window. */
 void ms_cold_check_layer(struct ms_tenant *t, uint32_t layer);

@@ -217,6 +217,7 @@ static void sleep_on(struct ms_tenant *t)
 	const uint64_t now = t->sim->now_ns, look = mm_kvman_next_ns(&t->e.kvman);
 	uint64_t at = look <= now + POLL_NS ? now + POLL_NS : look;
 
+	at = MM_MIN(at, MM_MAX(ms_cold_next_ns(t), now + 1));
 	if (t->e.kvman.n_retired)
 		at = MM_MIN(at, MM_MAX(t->e.moved_ns, now + 1));
 	if (t->e.next_arrival < t->stream->n) {

@@ -217,6 +217,7 @@ struct ms_cold {
 	uint32_t requested;    /* those of the window that is requested */
 	bool pending;          /* it is not answered yet */
 	bool open_sent, open;  /* the declaration is sent; it is answered */
+	uint64_t busy_ns;      /* when the engine last had something to do */
 	uint32_t limit;        /* entries that may be live */
 	uint32_t first;        /* chunk at which windows begin */
 	uint32_t chunks_hot;   /* the last demand of kvman */

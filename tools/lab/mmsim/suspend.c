@@ -19,7 +19,7 @@ int ms_suspend_open(struct ms_tenant *t)
 	const uint64_t given_bytes = t->sim->opts.wl->swap_bytes;
 	const uint64_t bytes =
 		given_bytes == MM_WL_SWAP_AUTO ? SHARES * t->chunks_share * chunk : given_bytes;
-	const uint64_t slots = MM_MIN(bytes / slot + t->e.cold.entries_max, INT32_MAX);
+	const uint64_t slots = MM_MIN(MM_MAX(bytes / slot, t->e.cold.entries_max), INT32_MAX);
 	int r;
 
 	t->e.swap_open = true;

@@ -86,7 +86,7 @@ static void class_choose(struct ms_tenant *t, uint32_t cursor)
 
 	class->version = t->e.cold.version;
 	class->rows = t->sim->opts.cold_full ? most : MM_MIN(t->e.cold.n_live, most);
-	ms_cold_chosen(t, cursor - MM_SLOTS_MAX);
+	ms_cold_chosen(t, cursor - MM_SLOTS_MAX, most);
 	for (uint32_t k = 0; k < cold->classes; k++)
 		acked = MM_MIN(acked, t->x.class[k].version);
 	t->x.cold_acked = MM_MAX(t->x.cold_acked, acked);

@@ -478,6 +478,33 @@ static void cold_entries_are_there_when_read(void **state)
 	}
 }
 
+/* An engine that has nothing to do gives its window back, and gets it again when it has. */
+static void idle_engines_give_their_window_back(void **state)
+{
+	const struct ms_tenant *t;
+	struct ms_sim *sim;
+	struct fixture f;
+
+	(void)state;
+	set_up(&f, "--shapes OPT-13B:28.8 --policy remap --sharing spatial --rate 2 --seconds 3 "
+		   "--cold 60");
+	assert_true(f.c.stream[0].n >= 3);
+	f.c.stream[0].n = 3;
+	for (uint32_t i = 0; i < 3; i++)
+		f.c.stream[0].request[i] = (struct mm_wl_request){
+			.arrival_ns = i * 5 * MM_NS_PER_S, .prompt_tokens = 100, .output_tokens = 30
+		};
+	plan_by_hand(&f, 0, 0);
+	f.opts.check = 1;
+	sim = case_run(&f);
+	t = &sim->tenants[0];
+	/* It is put in force before requests arrive, and ends twice. */
+	assert_int_equal(t->s.plan_changes, 5);
+	assert_int_equal(t->e.cold.window, t->e.cold.window_max);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
 static void every_policy_holds_and_repeats(void **state)
 {
 	static const char *const lines[] = {
@@ -677,6 +704,7 @@ int main(void)
 		cmocka_unit_test(streaming_slows_kernels_down),
 		cmocka_unit_test(cold_steps_hide_what_they_stream),
 		cmocka_unit_test(cold_entries_are_there_when_read),
+		cmocka_unit_test(idle_engines_give_their_window_back),
 		cmocka_unit_test(every_policy_holds_and_repeats),
 		cmocka_unit_test(no_turn_is_slept_through),
 		cmocka_unit_test(the_baseline_loses_nothing_to_chunks),
