@@ -96,6 +96,16 @@ static void tenant_plan_fill(const struct mm_session *s, json_t *to)
 	mm_json_put_u64(to, "layers_cycling", plan ? plan->m : 0);
 }
 
+static void tenant_cold_fill(const struct mm_session *s, const struct mm_core_tenant *t, json_t *to)
+{
+	const struct mm_core_plan *plan = mm_core_plan(s->pool->core, s->tenant);
+	const uint64_t chunks = plan ? plan->cold.chunks : 0;
+
+	mm_json_put_u64(to, "cold_limit", t->cold_limit);
+	mm_json_put_u64(to, "cold_window_bytes",
+			chunks * t->kv_chunk_pages * s->pool->worker.device.page_bytes);
+}
+
 static void tenant_queue_fill(const struct mm_session *s, json_t *to)
 {
 	const struct mm_tenant_region *theirs = s->tenant_region.base;
@@ -122,6 +132,7 @@ static json_t *tenant_metrics(const struct mm_session *s)
 	mm_json_put_u64(json, "connected", s->state == MM_SESSION_OPEN);
 	if (mm_core_tenant(s->pool->core, s->tenant, &t))
 		tenant_kv_fill(&t, s->pool->worker.device.page_bytes, json);
+	tenant_cold_fill(s, &t, json);
 	tenant_plan_fill(s, json);
 	tenant_queue_fill(s, json);
 	if (mm_core_tally_tenant(s->pool->core, s->tenant, &tally))

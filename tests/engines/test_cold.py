@@ -157,6 +157,8 @@ def test_operator(d, serving):
     assert now["limit_why"] == "by_hand" and now["by_hand"] == 5
     assert (now["window_first"], now["window_chunks"], now["window_entries"]) == (first, 2, ENTRIES)
     assert now["window_bytes"] == 2 * arena.chunk_bytes
+    metrics = d.rpc("metrics")["tenants"][0]
+    assert metrics["cold_limit"] == 5 and metrics["cold_window_bytes"] == 2 * arena.chunk_bytes
     line = (f"5 of {ENTRIES} cold blocks may be live (by_hand); the window is 2 chunks from {first} "
             f"on, 32.0 KiB, with room for {ENTRIES}; ")
     assert "engine: " + line in text_of(d, "status") and "  " + line in text_of(d, "plan", "show")
