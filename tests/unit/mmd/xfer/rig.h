@@ -12,7 +12,6 @@
 
 #include "tests/unit/mmd/xfer/core.h"
 
-#define LAYERS_MAX   1000
 #define LAYER_BYTES  (GRANULE + 4104)
 #define STRIDE       (2 * GRANULE)
 #define STORE_LAYERS 12
@@ -50,7 +49,6 @@ struct rig {
 	uint64_t epoch;
 	struct shape now;
 	const uint32_t *mapped[STORE_LAYERS]; /* NULL: resident */
-	bool gated[LAYERS_MAX];
 	unsigned int seed;
 	uint64_t version;
 	struct entry entry[ENTRIES_MAX];
