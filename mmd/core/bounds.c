@@ -181,6 +181,7 @@ static const char *arena_bounds(const struct mm_core *c, const struct mm_c_tenan
 	mm_must(chunks_are_within(kv, t->cold.first, t->cold.chunks));
 	mm_must(chunks_are_within(kv, t->cold.was_first, t->cold.was_chunks));
 	mm_must(t->cold.entries_max <= MM_COLD_MAX && t->cold.by_hand <= t->cold.entries_max + 1);
+	mm_must(t->cold.offered <= t->cold.entries_max && t->cold.live <= t->cold.entries_max);
 	mm_must(t->cold.classes <= MM_COLD_CLASSES_MAX &&
 		t->plan.cold.classes <= MM_COLD_CLASSES_MAX);
 	mm_must(t->mem.depth <= MM_KV_ENTRIES && t->mem.wait.entry <= MM_MAP_ENTRIES &&

@@ -87,6 +87,8 @@ static void opts_take_changeable(struct mm_core_opts *o, const struct mm_core_op
 	o->reclaim_ns = opts->reclaim_ns;
 	o->link_slows_permille = opts->link_slows_permille;
 	o->rho_permille = opts->rho_permille;
+	o->cold = opts->cold;
+	o->cold_max_permille = opts->cold_max_permille;
 	o->reclaim_timeout_ns = opts->reclaim_timeout_ns;
 	o->stop_ns = opts->stop_ns;
 	o->kill_window_ns = opts->kill_window_ns;

@@ -101,8 +101,10 @@ struct mm_core_opts {
 	uint64_t change_ns; /* least time between a tenant's plan changes, on average */
 	uint64_t reclaim_ns;          /* deadline that a KV_RECLAIM carries */
 	uint32_t link_slows_permille; /* by which kernels are longer while the link is busy */
-	uint32_t rho_permille; /* part of one tenant's stalls that others do not make use of */
-	uint32_t time_scale;   /* factor of all times of the controller and of turns */
+	uint32_t rho_permille;      /* part of one tenant's stalls that others do not make use of */
+	uint32_t cold;              /* enum mm_switch: the market offers cold blocks */
+	uint32_t cold_max_permille; /* of a tenant's share: the most cold KV that is offered */
+	uint32_t time_scale;        /* factor of all times of the controller and of turns */
 	/* The ladder; 0 = the default in knobs.h. */
 	uint64_t revoke_ns; /* from the end of a connection until on_timeout applies */
 	/* time that a tenant has to give what its account must give, until on_timeout applies */
@@ -287,6 +289,8 @@ int mm_core_on_model(struct mm_core *core, uint64_t now_ns, uint32_t tenant, uin
 		     uint64_t store_bytes, const struct mm_core_group *groups, uint32_t n_groups);
 /* xfer has measured how long the transfer of a layer takes (the planner's T_T). */
 void mm_core_on_streamed(struct mm_core *core, uint32_t tenant, uint64_t layer_ns);
+/* So many cold entries of the tenant are live, as it claims. */
+void mm_core_on_cold_live(struct mm_core *core, uint32_t tenant, uint32_t live);
 
 /* ---- ranks of a group (group.h) ---- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "mmd/core/knobs.h"
 
 static_assert(MM_SWAP_PIECES * sizeof(struct mm_swap_piece) <=
 		      (MM_LAYERS_MAX + 1) * sizeof(struct mm_core_group),
@@ -42,6 +43,7 @@ static const char *const event_names[MM_EVENT_KINDS] = {
 	[MM_EVENT_PAGE_UNHELD] = "page-unheld",
 	[MM_EVENT_TUNE] = "tune",
 	[MM_EVENT_COLD_SET] = "cold-set",
+	[MM_EVENT_COLD_LIVE] = "cold-live",
 };
 
 const char *mm_event_name(enum mm_event_kind kind)
@@ -153,6 +155,9 @@ void mm_core_event(struct mm_core *c, const struct mm_event *e, struct mm_event_
 	case MM_EVENT_MODEL:
 		ret->r = mm_core_on_model(c, e->now_ns, e->tenant, e->model.store,
 					  e->model.store_bytes, e->groups, e->model.n_groups);
+		break;
+	case MM_EVENT_COLD_LIVE:
+		mm_core_on_cold_live(c, e->tenant, e->cold_live);
 		break;
 	case MM_EVENT_STREAMED:
 		mm_core_on_streamed(c, e->tenant, e->layer_ns);
@@ -288,6 +293,14 @@ static WALK void walk_tune(struct walk *w, struct mm_core_opts *o)
 	walk_u64(w, &o->stop_ns);
 	walk_u64(w, &o->kill_window_ns);
 	walk_u32(w, &o->kill_max);
+	/* Builds before these knobs wrote neither, and read none: they are there if one is set. */
+	if (w->mode == WALK_READS
+		    ? w->n < w->words
+		    : o->cold == MM_SWITCH_ON || (o->cold_max_permille &&
+						  o->cold_max_permille != MM_COLD_MAX_PERMILLE)) {
+		walk_u32(w, &o->cold);
+		walk_u32(w, &o->cold_max_permille);
+	}
 }
 
 static WALK void walk_rank(struct walk *w, struct mm_core_rank *rank)
@@ -451,6 +464,9 @@ static WALK void walk_arguments(struct walk *w, struct mm_event *e, struct mm_te
 		break;
 	case MM_EVENT_COLD_SET:
 		walk_i32(w, &e->cold_limit);
+		break;
+	case MM_EVENT_COLD_LIVE:
+		walk_u32(w, &e->cold_live);
 		break;
 	default:
 		break; /* no arguments */

@@ -50,6 +50,7 @@ enum mm_event_kind {
 	MM_EVENT_PAGE_UNHELD, /* page */
 	MM_EVENT_TUNE,        /* tune */
 	MM_EVENT_COLD_SET,    /* tenant, cold_limit; max in the result */
+	MM_EVENT_COLD_LIVE,   /* tenant, cold_live */
 	MM_EVENT_KINDS
 };
 
@@ -88,6 +89,7 @@ struct mm_event {
 		} quota;
 		struct mm_core_opts tune; /* what mm_core_tune() looks at */
 		int32_t cold_limit;
+		uint32_t cold_live;
 	};
 	union {
 		const struct mm_tenant_stats *stats;

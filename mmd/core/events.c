@@ -105,6 +105,15 @@ void mm_core_on_streamed(struct mm_core *c, uint32_t tenant, uint64_t layer_ns)
 		mm_c_load_streamed(t, mm_c_sets_largest_ns(t, layer_ns));
 }
 
+void mm_core_on_cold_live(struct mm_core *c, uint32_t tenant, uint32_t live)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	mm_c_event_begin(c, c->now_ns);
+	if (t && t->cold.classes)
+		t->cold.live = MM_MIN(live, t->cold.entries_max);
+}
+
 /* ---- models ---- */
 
 enum mm_refusal mm_core_model_fits(const struct mm_core *c, uint32_t tenant, uint64_t pages,

@@ -21,6 +21,7 @@
 #define MM_TURN_COST_PERMILLE 25
 #define MM_IDLE_NS            (100 * MM_NS_PER_MS)
 #define MM_DWELL_NS           (200 * MM_NS_PER_MS)
+#define MM_COLD_MAX_PERMILLE  4000
 #define MM_CHANGE_NS          (50 * MM_NS_PER_MS)
 #define MM_RECLAIM_NS         (200 * MM_NS_PER_MS)
 #define MM_REVOKE_NS          (2 * MM_NS_PER_S)

@@ -4,6 +4,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/book/emit.h"
+#include "mmd/core/market/cool.h"
 #include "mmd/core/market/market.h"
 #include "mmd/core/market/mode.h"
 #include "mmd/core/market/policy.h"
@@ -199,30 +200,60 @@ static uint32_t chunks_in_use(const struct mm_c_tenant *t)
 	return (uint32_t)MM_MIN(t->load.last.kv_chunks_used, (uint64_t)t->kv.held);
 }
 
-/* By hand, or else no more than the tenant has asked for at least. */
-static enum mm_cool_why cold_reason(const struct mm_c_tenant *t)
+/* By hand, as the last decision has it, or else what the tenant has asked for at least. */
+static enum mm_cool_why cold_reason(const struct mm_core *c, const struct mm_c_tenant *t)
 {
+	enum mm_cool_why why = c->market->targets.tenant[mm_c_index(c, t)].cold_why;
+
 	if (!t->cold.classes)
 		return MM_COOL_NONE;
-	return t->cold.by_hand ? MM_COOL_BY_HAND : MM_COOL_FLOOR;
+	if (t->cold.by_hand)
+		return MM_COOL_BY_HAND;
+	if (why == MM_COOL_NONE || why == MM_COOL_BY_HAND ||
+	    (t->cold.limit && t->cold.limit <= t->cold.floor))
+		return MM_COOL_FLOOR;
+	return why;
+}
+
+/* The price is by what was measured at the last decision. */
+static void cold_price(const struct mm_core *c, const struct mm_c_tenant *t,
+		       struct mm_core_why_cold *why)
+{
+	const struct mm_view *view = &c->market->view;
+
+	for (uint32_t i = 0; i < view->n_tenants; i++) {
+		const struct mm_view_tenant *v = &view->tenant[i];
+
+		if (v->index != mm_c_index(c, t) || !v->cold_entry_ns ||
+		    mm_value_waits(v, 1) == UINT32_MAX)
+			continue;
+		why->priced = true;
+		why->load_permille = (uint32_t)MM_MIN(mm_cool_load(v, t->cold.live), 1000000u);
+		why->slow_permille = mm_value_waits(v, why->load_permille);
+	}
 }
 
 static struct mm_core_why_cold cold_of(const struct mm_core *c, const struct mm_c_tenant *t)
 {
+	struct mm_core_why_cold why;
+
 	if (t->life != MM_LIFE_LIVE || !t->cold.classes)
 		return (struct mm_core_why_cold){ 0 };
-	return (struct mm_core_why_cold){
+	why = (struct mm_core_why_cold){
 		.most = t->cold.entries_max,
 		.floor = t->cold.floor,
 		.limit = t->cold.limit,
+		.live = t->cold.live,
 		.streamed = t->cold.streamed,
 		.entries = t->plan.cold.entries,
 		.block_bytes = t->n_layers * t->cold.unit_bytes,
 		.window_bytes =
 			(uint64_t)t->plan.cold.chunks * t->kv.chunk_pages * c->opts.page_bytes,
 		.gives = t->cold.limit < mm_c_cold_wanted(t),
-		.why = cold_reason(t),
+		.why = cold_reason(c, t),
 	};
+	cold_price(c, t, &why);
+	return why;
 }
 
 static struct mm_core_why state_of(const struct mm_core *c, const struct mm_c_tenant *t)

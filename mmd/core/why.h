@@ -74,9 +74,13 @@ struct mm_core_why_cold {
 	uint32_t most,
 		floor;     /* entries that may be live: that it has declared, asked for at least */
 	uint32_t limit;    /* in force */
+	uint32_t live;     /* as it said last */
 	uint32_t streamed; /* above the limit while one that fell does not count yet */
 	uint32_t entries;  /* that have room in its window; 0: it has none, nothing is streamed */
 	uint64_t block_bytes, window_bytes;
+	/* Price of the live ones: transfers over a step's time; by how much steps are longer. */
+	bool priced;
+	uint32_t load_permille, slow_permille;
 	bool gives;           /* it must give chunks of its window: no entry may be live */
 	enum mm_cool_why why; /* the limit is what it is, or would be if it gave nothing */
 };

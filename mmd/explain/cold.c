@@ -18,7 +18,11 @@ static const struct {
 	[MM_COOL_ENOUGH] = { "enough", "It lacks no KV cache, and keeps the limit that it had." },
 	[MM_COOL_WORTH] = { "worth", "Of further ones, the longer steps would cost more than the "
 				     "KV cache is worth." },
-	[MM_COOL_MOST] = { "most", "More cannot be cold by what it has declared." },
+	[MM_COOL_MOST] = { "most", "More cannot be cold by what it has declared, and by the "
+				   "knob cold-max." },
+	[MM_COOL_UNUSED] = { "unused", "It gets more when it has made use of these." },
+	[MM_COOL_BLOCKED] = { "blocked", "It has requests and runs none, so no memory is taken for "
+					 "more: a prompt may lack that of the window." },
 	[MM_COOL_WAITED] = { "waited", "Its steps waited for the link longer than predicted, so "
 				       "the limit was lowered." },
 };
@@ -59,6 +63,18 @@ void mm_explain_cold(const struct mm_core_why_cold *cold, struct mm_sentences *t
 				 "declared",
 				 cold->most);
 	cold_window_explain(cold, text);
+	if (cold->live)
+		mm_sentences_add(text, "%s %s so now",
+				 mm_sentences_count(cold->live, "block", blocks),
+				 cold->live == 1 ? "is" : "are");
+	if (cold->live && cold->priced)
+		mm_sentences_more(
+			text,
+			": what is read of them takes %.0f %% of a step's time, and makes "
+			"steps %.1f %% longer",
+			cold->load_permille / 10.0, cold->slow_permille / 10.0);
+	if (cold->live)
+		mm_sentences_more(text, ".");
 	if (cold->streamed > cold->limit)
 		mm_sentences_add(text, "Until it has had time to take the others back, %s may be.",
 				 mm_sentences_count(cold->streamed, "block", blocks));

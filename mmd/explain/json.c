@@ -34,6 +34,7 @@ static const char *const why_names[MM_WHYS] = {
 	[MM_WHY_DWELL] = "dwell",
 	[MM_WHY_OWES] = "owes",
 	[MM_WHY_MODEL_WAITS] = "model_waits",
+	[MM_WHY_COLD] = "cold",
 };
 
 const char *mm_explain_reason(const struct mm_core_why *why)
@@ -89,6 +90,9 @@ json_t *mm_explain_cold_json(const struct mm_core_why_cold *cold)
 	mm_json_put_u64(json, "limit", cold->limit);
 	mm_json_put_text(json, "limit_why", mm_explain_cold_reason(cold));
 	mm_json_put_u64(json, "limit_streamed", cold->streamed);
+	mm_json_put_u64(json, "live", cold->live);
+	mm_json_put_known(json, "load_permille", cold->priced, cold->load_permille);
+	mm_json_put_known(json, "slow_permille", cold->priced, cold->slow_permille);
 	mm_json_put_u64(json, "block_bytes", cold->block_bytes);
 	mm_json_put_u64(json, "window_entries", cold->entries);
 	mm_json_put_u64(json, "window_bytes", cold->window_bytes);

@@ -361,6 +361,13 @@ static void model_waits_explain(const struct mm_core_why *why, struct mm_sentenc
 			 "every model lends, as far as its steps allow.");
 }
 
+static void cold_first_explain(const struct mm_core_why *why, struct mm_sentences *text)
+{
+	chosen_explain(why, text);
+	mm_sentences_add(text, "No more are taken: blocks of those that lack KV cache can become "
+			       "cold instead, which needs less of the link.");
+}
+
 static why_fn *const why_table[MM_WHYS] = {
 	[MM_WHY_STAYS] = stays_explain,
 	[MM_WHY_BY_HAND] = by_hand_explain,
@@ -377,6 +384,7 @@ static why_fn *const why_table[MM_WHYS] = {
 	[MM_WHY_DWELL] = dwell_explain,
 	[MM_WHY_OWES] = owes_explain,
 	[MM_WHY_MODEL_WAITS] = model_waits_explain,
+	[MM_WHY_COLD] = cold_first_explain,
 };
 
 /* ---- what follows ---- */

@@ -665,6 +665,25 @@ static void sample_stats(struct mm_session *s, uint64_t now_ns)
 	mm_pool_event(s->pool, &event, NULL, NULL);
 }
 
+/* The bits are a claim of the tenant, as its statistics are; xfer has bounds of its own. */
+static void sample_cold(struct mm_session *s)
+{
+	const struct mm_gate_region *gates = s->gate_region.base;
+	struct mm_event event = { .kind = MM_EVENT_COLD_LIVE, .tenant = s->tenant };
+	struct mm_core_tenant t;
+
+	if (!(s->features & MM_FEAT_COLD) || s->gate_region.size_bytes < sizeof(*gates) ||
+	    !mm_core_tenant(s->pool->core, s->tenant, &t) || !t.cold_entries_max)
+		return;
+	for (uint32_t i = 0; i < mm_div_up(t.cold_entries_max, 64); i++)
+		event.cold_live += (uint32_t)__builtin_popcountll(
+			__atomic_load_n(&gates->cold.live[i], __ATOMIC_RELAXED));
+	if (event.cold_live == s->cold_live_seen)
+		return;
+	s->cold_live_seen = event.cold_live;
+	mm_pool_event(s->pool, &event, NULL, NULL);
+}
+
 static void sample_cursor(struct mm_session *s)
 {
 	const struct mm_xcursor_region *c = s->cursor_region.base;
@@ -706,6 +725,7 @@ void mm_sessions_sample(struct mm_shell *shell, uint64_t now_ns)
 			sample_stats(s, now_ns);
 		if (s->state == MM_SESSION_OPEN && !s->ending)
 			sample_cursor(s);
+		sample_cold(s);
 		if (s->state == MM_SESSION_OPEN && !s->ending)
 			sample_idle(s, now_ns);
 	}

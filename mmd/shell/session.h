@@ -126,6 +126,7 @@ struct mm_session {
 
 	struct mm_store *store;             /* that it uses; its load is kept->model.load */
 	uint64_t layers_seen, copy_seen_ns; /* totals of the cursors when last sampled */
+	uint32_t cold_live_seen;            /* live entries when they were last sampled */
 };
 
 #define MM_FOREACH_SESSION(shell, s)                            \

@@ -572,6 +572,7 @@ void w_tune(struct world *w, uint32_t how)
 		e.tune.sharing = 1 + how % 3;
 		e.tune.dwell_ns = how * MM_NS_PER_MS;
 		e.tune.rho_permille = 1 + how % 1000;
+		e.tune.cold = how % 2 ? MM_SWITCH_ON : MM_SWITCH_OFF;
 	}
 	mm_assert(w_event(w, e).r == 0);
 	w_drain(w);

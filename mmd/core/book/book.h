@@ -94,6 +94,8 @@ struct mm_c_cold {
 	uint32_t entries_max, floor;
 	uint64_t unit_bytes;
 	uint32_t by_hand; /* the operator's limit + 1; 0: automatic */
+	uint32_t offered; /* limit of the last decision */
+	uint32_t live;    /* entries that the tenant last said are live */
 	/* entries that may be live, as the tenant was told, and as xfer streams them */
 	uint32_t limit, streamed;
 	bool limit_due;                 /* the tenant has not been told any yet */

@@ -2,6 +2,7 @@
 #include "mmd/core/book/described.h"
 
 #include "libclient/base/base.h"
+#include "mmd/core/knobs.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/book/quota.h"
 #include "mmd/core/out/described.h"
@@ -109,6 +110,8 @@ MM_FIELDS_DEFINE(
 	MM_ONE(struct mm_core_opts, idle_ns), MM_ONE(struct mm_core_opts, dwell_ns),
 	MM_ONE(struct mm_core_opts, change_ns), MM_ONE(struct mm_core_opts, reclaim_ns),
 	MM_ONE(struct mm_core_opts, link_slows_permille), MM_ONE(struct mm_core_opts, rho_permille),
+	MM_ADDED(struct mm_core_opts, cold, MM_SWITCH_OFF),
+	MM_ADDED(struct mm_core_opts, cold_max_permille, MM_COLD_MAX_PERMILLE),
 	MM_ONE(struct mm_core_opts, time_scale), MM_ONE(struct mm_core_opts, revoke_ns),
 	MM_ONE(struct mm_core_opts, reclaim_timeout_ns), MM_ONE(struct mm_core_opts, stop_ns),
 	MM_ONE(struct mm_core_opts, kill_window_ns), MM_ONE(struct mm_core_opts, kill_max));
@@ -263,6 +266,7 @@ MM_FIELDS_DEFINE(
 	MM_OPTIONAL(struct mm_c_tenant, cold.entries_max),
 	MM_OPTIONAL(struct mm_c_tenant, cold.floor),
 	MM_OPTIONAL(struct mm_c_tenant, cold.unit_bytes),
+	MM_OPTIONAL(struct mm_c_tenant, cold.offered), MM_OPTIONAL(struct mm_c_tenant, cold.live),
 	MM_OPTIONAL(struct mm_c_tenant, cold.by_hand), MM_OPTIONAL(struct mm_c_tenant, cold.limit),
 	MM_OPTIONAL(struct mm_c_tenant, cold.streamed),
 	MM_OPTIONAL(struct mm_c_tenant, cold.limit_due),

@@ -162,11 +162,14 @@ void mm_c_load_copied(struct mm_core *c, uint64_t issued_ns, uint64_t bytes)
 	copies->ns_per_mib = copies->ns_per_mib ? (copies->ns_per_mib * 7 + per_mib) / 8 : per_mib;
 }
 
-uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+uint64_t mm_c_copies_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	if (t->load.t_t_ns)
-		return t->load.t_t_ns;
 	if (c->copies.ns_per_mib && t->layer_bytes_max > UINT64_MAX / c->copies.ns_per_mib)
 		return UINT64_MAX;
 	return (c->copies.ns_per_mib * t->layer_bytes_max) >> 20;
+}
+
+uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->load.t_t_ns ? t->load.t_t_ns : mm_c_copies_ns(c, t);
 }

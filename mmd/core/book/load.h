@@ -75,5 +75,7 @@ void mm_c_load_copied(struct mm_core *c, uint64_t issued_ns, uint64_t bytes);
  * known.
  */
 uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t);
+/* Returns the transfer time of its largest layer by COPY jobs alone; 0: there were none. */
+uint64_t mm_c_copies_ns(const struct mm_core *c, const struct mm_c_tenant *t);
 /* Returns the mean computing time of a step; 0: no step was measured. */
 uint64_t mm_c_steps_mean_ns(const struct mm_c_steps *steps);

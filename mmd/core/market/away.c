@@ -292,6 +292,7 @@ static struct mm_value value_of(const struct mm_draft *d, const struct mm_bids *
 		.rho_permille = d->computing > 1 ? MM_VALUE_STALL * d->view->rho_permille : 1000,
 		.link_slows_permille = d->view->link_slows_permille,
 		.link_permille = link,
+		.cold_load = row->cold_load,
 		.slow_most = d->computing > 1 ? mm_value_clause(row->t) : MM_VALUE_SLOW_KNOWN,
 		.alpha_least = row->alpha_least,
 		.alpha_most = mm_draft_lends(row),
@@ -336,8 +337,8 @@ static void lend_for_big(struct mm_draft *d)
 }
 
 static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory,
-		       const struct mm_bids *bids, struct mm_draft_row *row, int64_t *pages,
-		       uint32_t *link)
+		       const struct mm_bids *bids, struct mm_draft_row *row, bool cold_first,
+		       int64_t *pages, uint32_t *link)
 {
 	struct mm_value v = value_of(d, bids, row, *pages, *link);
 	struct mm_value_choice choice = mm_value_choose(&v, row->t, row->alpha);
@@ -352,6 +353,10 @@ static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory
 		choice.alpha = row->alpha;
 		row->why = MM_WHY_DWELL;
 	}
+	if (cold_first && choice.alpha > MM_MAX(row->alpha, row->alpha_least)) {
+		choice.alpha = MM_MAX(row->alpha, row->alpha_least);
+		row->why = MM_WHY_COLD;
+	}
 	*pages += ((int64_t)choice.alpha - (int64_t)row->alpha) * (int64_t)row->t->layer_pages;
 	row->alpha = choice.alpha;
 	*link += mm_value_cost(&v, row->t, row->alpha).link_permille;
@@ -361,9 +366,27 @@ static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory
 	row->value = v;
 }
 
+/* Returns whether blocks of each that lacks KV can become cold, which costs less than layers. */
+static bool cold_suffices(const struct mm_draft *d)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < d->n; i++) {
+		const struct mm_draft_row *row = &d->row[i];
+
+		if (row->role != MM_ROLE_COMPUTES || !row->t->hungry_permille)
+			continue;
+		if (!row->cold_room)
+			return false;
+		any = true;
+	}
+	return any;
+}
+
 static void computing_lend(struct mm_draft *d, const struct mm_market_memory *memory,
 			   const struct mm_bids *bids)
 {
+	const bool cold_first = cold_suffices(d);
 	int64_t pages = hungry_pages(d, bids);
 	uint32_t link = 0;
 
@@ -378,7 +401,8 @@ static void computing_lend(struct mm_draft *d, const struct mm_market_memory *me
 			row->why = row->t->layers ? MM_WHY_BY_HAND : MM_WHY_STAYS;
 			continue;
 		}
-		row_choose(d, memory, bids, row, &pages, &link);
+		link -= row->cold_link;
+		row_choose(d, memory, bids, row, cold_first, &pages, &link);
 	}
 }
 

@@ -38,6 +38,13 @@ static void controller_decide(struct mm_core *c)
 	mm_market_look(c);
 	m->policy->decide(&m->view, &m->memory, &m->targets);
 	m->targets.decided_ns = c->now_ns;
+	for (uint32_t i = 0; i < m->view.n_tenants; i++) {
+		const struct mm_view_tenant *v = &m->view.tenant[i];
+
+		/* After a limit by hand the market begins anew. */
+		c->tenant[v->index].cold.offered =
+			v->cold_by_hand ? 0 : m->targets.tenant[v->index].cold;
+	}
 	if (m->targets.again_ns < UINT64_MAX / c->opts.time_scale)
 		m->targets.again_ns = mm_c_time(c, m->targets.again_ns);
 	if (m->policy->market)

@@ -5,13 +5,15 @@
 
 #define GRID        16 /* numbers of entries that are tried at once */
 #define ENOUGH_PART 8  /* of what is live: room for more until the tenant lacks KV again */
+#define BEGIN_PART  8  /* of what pays: a first limit; it doubles when it is made use of */
+#define USED_PART   4  /* of a limit that may be unused before it is raised */
 #define STAYS_PART  8  /* of a limit: a better one nearer than this changes nothing */
-#define RAISED_NS   (2 * MM_NS_PER_S) /* that a raised limit has to be made use of */
-#define STALL_FREE  100  /* permille of waits that lower nothing, beside twice the prediction */
-#define CUT_PART    8    /* by which waits lower the cap at once */
-#define CUT_DWELLS  4    /* times dwell_ns between two cuts, and from a cut until it rises */
-#define RISE_PART   64   /* by which the cap rises with each decision without waits */
-#define LOAD_EIGHTH 125u /* permille of the mean step between two numbers of load_slow[] */
+#define KEEPS_NS    (5 * MM_NS_PER_S) /* from the last bid until a limit may fall */
+#define USED_NS     (2 * MM_NS_PER_S) /* from when a limit was raised or used until it is not */
+#define STALL_FREE  100 /* permille of waits that lower nothing, beside twice the prediction */
+#define CUT_PART    8   /* by which waits lower the cap at once */
+#define CUT_DWELLS  4   /* times dwell_ns between two cuts, and from a cut until it rises */
+#define RISE_PART   64  /* by which the cap rises with each decision without waits */
 
 struct best {
 	uint32_t entries;
@@ -19,28 +21,6 @@ struct best {
 };
 
 /* ---- the price ---- */
-
-uint32_t mm_cool_slow(const struct mm_view_tenant *t, uint64_t load)
-{
-	uint64_t i = load / LOAD_EIGHTH, part = load % LOAD_EIGHTH, from, to;
-	const uint64_t last = MM_VIEW_LOADS - 1;
-
-	if (!load)
-		return 0;
-	if (t->load_slow[last] == UINT32_MAX || !t->load_slow[last])
-		return UINT32_MAX;
-	/* All steps are shorter than the transfers of the last two, so the rest is a line. */
-	if (i >= last) {
-		from = t->load_slow[last];
-		to = from + (from - MM_MIN(t->load_slow[last - 1], from));
-		part = load - last * LOAD_EIGHTH;
-	} else {
-		from = i ? t->load_slow[i] : 0;
-		to = t->load_slow[i + 1];
-	}
-	from += (MM_MAX(to, from) - from) * MM_MIN(part, UINT64_C(1) << 24) / LOAD_EIGHTH;
-	return (uint32_t)MM_MIN(from, (uint64_t)MM_VALUE_SLOW_KNOWN);
-}
 
 uint64_t mm_cool_load(const struct mm_view_tenant *t, uint32_t entries)
 {
@@ -76,7 +56,7 @@ static uint32_t link_of(uint64_t load, uint32_t slow)
 int64_t mm_cool_worth(const struct mm_cool *cool, const struct mm_view_tenant *t, uint32_t entries)
 {
 	uint64_t load = mm_cool_load(t, entries), more = mm_cool_gain_bytes(t, entries);
-	uint32_t slow = mm_cool_slow(t, load_stretched(load, cool->link_permille));
+	uint32_t slow = mm_value_waits(t, load_stretched(load, cool->link_permille));
 	uint64_t had = MM_MAX(MM_MIN(cool->kv_bytes, cool->kv_enough), 1u);
 	uint64_t has = MM_MIN(cool->kv_bytes + more, cool->kv_enough);
 	int64_t gain = mm_value_ln(MM_MAX(has, had), had) * cool->gain_permille / 1000;
@@ -130,6 +110,12 @@ uint32_t mm_cool_best(const struct mm_cool *cool, const struct mm_view_tenant *t
 
 /* ---- the limits ---- */
 
+/* Returns whether most of @limit is made use of. */
+static bool is_used(const struct mm_view_tenant *t, uint32_t limit)
+{
+	return limit && t->cold_live >= limit - limit / USED_PART;
+}
+
 /* Returns whether the market decides about @t's cold blocks. */
 static bool cool_decides(const struct mm_draft *d, const struct mm_view_tenant *t)
 {
@@ -172,7 +158,7 @@ static void cap_find(const struct mm_draft *d, const struct mm_market_memory *me
 	uint32_t cap = memory->cold_cap[t->index], live = MM_MIN(t->cold_live, t->cold_most);
 	uint64_t cut_ns = memory->cold_cut_ns[t->index];
 	uint32_t layers = t->points ? mm_value_slow(t, MM_MIN(t->alpha_next, t->alpha_max)) : 0;
-	uint64_t slow = mm_cool_slow(t, load_stretched(mm_cool_load(t, live), link));
+	uint64_t slow = mm_value_waits(t, load_stretched(mm_cool_load(t, live), link));
 	bool rests = cut_ns && d->view->now_ns - cut_ns < CUT_DWELLS * d->view->dwell_ns;
 
 	slow = MM_MAX(slow, layers);
@@ -197,6 +183,26 @@ static uint32_t layers_link(const struct mm_draft *d)
 	return MM_MIN(sum, 1000u);
 }
 
+/* Returns what is live, and a part more. */
+static uint32_t live_and_more(const struct mm_view_tenant *t)
+{
+	uint32_t live = MM_MIN(t->cold_live, t->cold_most);
+
+	return live ? MM_MIN(live + live / ENOUGH_PART + 1, t->cold_most) : 0;
+}
+
+/*
+ * A prompt's own blocks must all be on the device when it is computed, so the window may be what
+ * the next one lacks.
+ */
+static bool row_is_blocked(const struct mm_draft *d, const struct mm_draft_row *row)
+{
+	const struct mm_view_tenant *t = row->t;
+
+	return t->waiting && d->view->now_ns > t->stepped_ns &&
+	       d->view->now_ns - t->stepped_ns >= d->view->dwell_ns;
+}
+
 /*
  * A tenant that lacked nothing for a while keeps what is live, and a part more: its limit falls
  * when much of it is free. Until then it stays: the limit may be why it lacks nothing.
@@ -205,14 +211,13 @@ static void row_keeps(const struct mm_draft *d, const struct mm_market_memory *m
 		      struct mm_draft_row *row)
 {
 	const struct mm_view_tenant *t = row->t;
-	uint32_t live = MM_MIN(t->cold_live, t->cold_most);
-	uint32_t least = live ? live + live / ENOUGH_PART + 1 : 0;
-	uint64_t raised_ns = memory->cold_raised_ns[t->index];
+	uint32_t least = live_and_more(t);
+	uint64_t bid_ns = memory->cold_bid_ns[t->index];
 
 	row->cold = MM_MIN(t->cold_limit, t->cold_most);
 	row->cold_why = MM_COOL_ENOUGH;
 	if (t->hungry_permille >= MM_COOL_HUNGRY || row->cold / 2 < least ||
-	    (raised_ns && d->view->now_ns - raised_ns < RAISED_NS))
+	    (bid_ns && d->view->now_ns - bid_ns < KEEPS_NS))
 		return;
 	row->cold = least;
 }
@@ -224,22 +229,35 @@ static bool row_lacks(const struct mm_draft_row *row)
 	       (row->t->waiting || row->want > row->held);
 }
 
+/*
+ * A limit has a window, whose memory is the tenant's own KV, and another one a change of its plan.
+ * So it grows from @now to @best as it is made use of, and does not fall while KV is lacked.
+ */
+static uint32_t limit_next(const struct mm_view_tenant *t, uint32_t now, uint32_t best)
+{
+	uint32_t least = best - best / BEGIN_PART * (BEGIN_PART - 1);
+
+	if (best <= now + now / STAYS_PART)
+		return now;
+	if (!is_used(t, now))
+		return MM_MAX(now, least);
+	return (uint32_t)MM_MIN((uint64_t)best, MM_MAX(UINT64_C(2) * now, (uint64_t)least));
+}
+
 static void row_bids(const struct mm_draft *d, struct mm_draft_row *row, uint32_t link)
 {
 	const struct mm_view_tenant *t = row->t;
-	uint32_t most = row->cold_cap;
+	uint32_t most = row->cold_cap, now = MM_MIN(t->cold_limit, most);
 	struct mm_cool cool = cool_of(d, row, link);
-	uint32_t now = MM_MIN(t->cold_limit, most), best = mm_cool_best(&cool, t, most);
-	uint32_t near = MM_MAX(best, now) - MM_MIN(best, now);
 
-	if (best && now && near <= now / STAYS_PART &&
-	    mm_cool_worth(&cool, t, best) - mm_cool_worth(&cool, t, now) < MM_VALUE_HYSTERESIS)
-		best = now;
-	row->cold = best;
+	row->cold_pays = mm_cool_best(&cool, t, most);
+	row->cold = limit_next(t, now, row->cold_pays);
 	row->cold_why = MM_COOL_WORTH;
-	if (best >= most)
+	if (row->cold < row->cold_pays - row->cold_pays / STAYS_PART)
+		row->cold_why = MM_COOL_UNUSED;
+	else if (row->cold >= most)
 		row->cold_why = most < t->cold_most ? MM_COOL_WAITED : MM_COOL_MOST;
-	row->cold_link = link_of(mm_cool_load(t, best), 0);
+	row->cold_link = link_of(mm_cool_load(t, row->cold_pays), 0);
 }
 
 /* Sets what @row would have if no other cold blocks were on the link. */
@@ -261,13 +279,19 @@ static void row_begin(const struct mm_draft *d, const struct mm_market_memory *m
 		return;
 	}
 	cap_find(d, memory, row, link);
-	if (!t->cold_entry_ns || mm_cool_slow(t, 1) == UINT32_MAX) {
+	if (row_is_blocked(d, row)) {
+		row->cold = live_and_more(t);
+		row->cold_why = MM_COOL_BLOCKED;
+		return;
+	}
+	if (!t->cold_entry_ns || mm_value_waits(t, 1) == UINT32_MAX) {
 		row->cold_why = MM_COOL_UNKNOWN;
 	} else if (row_lacks(row)) {
 		row->cold_bids = true;
 		row_bids(d, row, link);
 	}
 	row->cold = MM_MIN(row->cold, row->cold_cap);
+	row->cold_pays = MM_MAX(row->cold_pays, row->cold);
 }
 
 /* ---- the link's time ---- */
@@ -307,26 +331,29 @@ static void link_divide(struct mm_draft *d)
 }
 
 /*
- * Layers are chosen with what is left of the link. A limit that was just raised counts as a whole,
- * so that layers do not take the link before blocks can become cold; later what is live counts,
- * since there may be nothing to cool.
+ * Layers are chosen beside them. A limit that was raised, or made use of, lately counts as what it
+ * is to become: else layers would have the link before blocks can become cold. Later what is live
+ * counts, since there may be nothing to cool.
  */
 static void row_count(struct mm_draft *d, const struct mm_market_memory *memory,
 		      struct mm_draft_row *row)
 {
 	const struct mm_view_tenant *t = row->t;
-	uint64_t raised_ns = memory->cold_raised_ns[t->index];
-	uint32_t counted = MM_MIN(t->cold_live, t->cold_most), slow;
+	uint64_t used_ns = memory->cold_used_ns[t->index];
+	uint32_t live = MM_MIN(t->cold_live, t->cold_most), slow;
 
-	row->cold_raised =
-		row->cold_bids && row->cold > (uint64_t)t->cold_limit + t->cold_limit / STAYS_PART;
-	counted = MM_MIN(counted + counted / ENOUGH_PART, t->cold_most);
-	counted = MM_MIN(counted, row->cold);
-	if (row->cold_raised || (raised_ns && d->view->now_ns - raised_ns < RAISED_NS))
-		counted = row->cold;
-	slow = mm_cool_slow(t, mm_cool_load(t, counted));
-	row->cold_link = link_of(mm_cool_load(t, counted), slow == UINT32_MAX ? 0 : slow);
-	d->cold_pages += mm_cool_gain_bytes(t, counted) / MM_MAX(d->view->page_bytes, 1u);
+	/* Time in which nothing was lacked does not count. */
+	row->cold_used = !row->cold_bids || row->cold > t->cold_limit || is_used(t, t->cold_limit);
+	row->cold_room = row->cold_why == MM_COOL_ENOUGH;
+	if (row->cold_bids &&
+	    (row->cold_used || (used_ns && d->view->now_ns - used_ns < USED_NS))) {
+		row->cold_room = !is_used(t, row->cold) || row->cold_why == MM_COOL_UNUSED;
+		live = MM_MAX(live, row->cold_pays);
+	}
+	row->cold_load = (uint32_t)mm_cool_load(t, live);
+	slow = mm_value_waits(t, row->cold_load);
+	row->cold_link = link_of(row->cold_load, slow == UINT32_MAX ? 0 : slow);
+	d->cold_pages += mm_cool_gain_bytes(t, live) / MM_MAX(d->view->page_bytes, 1u);
 }
 
 void mm_cool_decide(struct mm_draft *d, const struct mm_market_memory *memory)
@@ -335,10 +362,10 @@ void mm_cool_decide(struct mm_draft *d, const struct mm_market_memory *memory)
 	for (uint32_t i = 0; i < d->n; i++) {
 		struct mm_draft_row *row = &d->row[i];
 
-		row->cold = row->cold_link = 0;
+		row->cold = row->cold_pays = row->cold_load = row->cold_link = 0;
 		row->cold_cap = row->t->cold_most;
 		row->cold_why = MM_COOL_NONE;
-		row->cold_bids = row->cold_cut = row->cold_raised = false;
+		row->cold_bids = row->cold_cut = row->cold_used = row->cold_room = false;
 		if (row->t->cold_most)
 			row_begin(d, memory, row);
 	}
@@ -370,7 +397,9 @@ void mm_cool_note(const struct mm_draft *d, struct mm_market_memory *memory)
 		memory->cold_cap[index] = row->cold_cap < row->t->cold_most ? row->cold_cap : 0;
 		if (row->cold_cut)
 			memory->cold_cut_ns[index] = now_ns;
-		if (row->cold_raised)
-			memory->cold_raised_ns[index] = now_ns;
+		if (row->cold_bids)
+			memory->cold_bid_ns[index] = now_ns;
+		if (row->cold_used)
+			memory->cold_used_ns[index] = now_ns;
 	}
 }

@@ -38,11 +38,6 @@ struct mm_cool {
 	uint32_t slow_most;     /* permille by which its steps may be longer */
 };
 
-/*
- * Returns by how much steps of @t are longer if transfers of @load are in each; UINT32_MAX: not
- * known.
- */
-uint32_t mm_cool_slow(const struct mm_view_tenant *t, uint64_t load);
 /* Returns the transfers of @entries in a step of @t, on a link that nobody else uses. */
 uint64_t mm_cool_load(const struct mm_view_tenant *t, uint32_t entries);
 /* Returns the device memory that @entries of @t gain, less their window. */
@@ -53,7 +48,7 @@ int64_t mm_cool_worth(const struct mm_cool *cool, const struct mm_view_tenant *t
 uint32_t mm_cool_best(const struct mm_cool *cool, const struct mm_view_tenant *t, uint32_t most);
 
 /*
- * Sets cold, cold_why and cold_link of each row, with the layers that are away now, and
+ * Sets cold, cold_why, cold_load and cold_link of each row, with the layers that are away now, and
  * @d->cold_pages. Rows have their gain.
  */
 void mm_cool_decide(struct mm_draft *d, const struct mm_market_memory *memory);

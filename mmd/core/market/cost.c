@@ -29,6 +29,23 @@ uint32_t mm_c_slow_permille(const struct mm_c_tenant *t, const struct mm_plan_se
 	return (uint32_t)MM_MIN(longer / sum, UINT32_MAX - 1);
 }
 
+uint32_t mm_c_load_permille(const struct mm_c_tenant *t, uint64_t load_ns)
+{
+	const struct mm_c_steps *s = &t->load.steps;
+	unsigned __int128 longer = 0;
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < MM_STEP_SIZES; i++) {
+		sum += s->weight[i];
+		if (s->weight[i] && load_ns > s->ns[i])
+			longer += (unsigned __int128)(load_ns - s->ns[i]) * s->weight[i] * 1000 /
+				  MM_MAX(s->ns[i], 1);
+	}
+	if (!sum || t->load.steps_seen < MM_STEPS_LEAST)
+		return UINT32_MAX;
+	return (uint32_t)MM_MIN(longer / sum, UINT32_MAX - 1);
+}
+
 uint64_t mm_c_alone_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->load.alone_ns ? t->load.alone_ns : mm_c_transfer_ns(c, t);

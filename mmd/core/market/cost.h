@@ -22,6 +22,11 @@
 uint32_t mm_c_slow_permille(const struct mm_c_tenant *t, const struct mm_plan_set *set,
 			    uint64_t t_t_ns);
 /*
+ * Returns by how much steps would be longer on average if transfers of @load_ns were in each, in
+ * permille of their computing time; UINT32_MAX: too little was measured.
+ */
+uint32_t mm_c_load_permille(const struct mm_c_tenant *t, uint64_t load_ns);
+/*
  * Returns the transfer time of the largest layer when no other tenant uses the link; 0: not known.
  */
 uint64_t mm_c_alone_ns(const struct mm_core *c, const struct mm_c_tenant *t);

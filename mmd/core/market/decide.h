@@ -36,11 +36,12 @@ struct mm_market_memory {
 	uint64_t memory_was_ns[MM_CORE_TENANTS_MAX];
 	/*
 	 * By a tenant's index: the most cold blocks after steps waited too long (0: there is no
-	 * such bound), when that was lowered last, when the limit was raised last; 0: never.
+	 * such bound), when that was lowered last, when the limit was raised or used last; or 0.
 	 */
 	uint32_t cold_cap[MM_CORE_TENANTS_MAX];
 	uint64_t cold_cut_ns[MM_CORE_TENANTS_MAX];
-	uint64_t cold_raised_ns[MM_CORE_TENANTS_MAX];
+	uint64_t cold_used_ns[MM_CORE_TENANTS_MAX];
+	uint64_t cold_bid_ns[MM_CORE_TENANTS_MAX]; /* when it bid for more of them last */
 	/* When a tenant's target was raised last; 0: never. By its index, so a new one has 0. */
 	uint64_t taken_ns[MM_CORE_TENANTS_MAX];
 };

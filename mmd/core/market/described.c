@@ -151,8 +151,9 @@ MM_FIELDS_DEFINE(mm_value_fields, struct mm_value, MM_ONE(struct mm_value, compu
 		 MM_ONE(struct mm_value, kv_pages), MM_ONE(struct mm_value, kv_enough),
 		 MM_ONE(struct mm_value, rho_permille),
 		 MM_ONE(struct mm_value, link_slows_permille),
-		 MM_ONE(struct mm_value, link_permille), MM_ONE(struct mm_value, slow_most),
-		 MM_ONE(struct mm_value, alpha_least), MM_ONE(struct mm_value, alpha_most));
+		 MM_ONE(struct mm_value, link_permille), MM_OPTIONAL(struct mm_value, cold_load),
+		 MM_ONE(struct mm_value, slow_most), MM_ONE(struct mm_value, alpha_least),
+		 MM_ONE(struct mm_value, alpha_most));
 
 MM_FIELDS_DEFINE(mm_target_fields, struct mm_target, MM_ONE(struct mm_target, alpha),
 		 MM_ONE(struct mm_target, kv_most), MM_ONE(struct mm_target, kv_keep),
@@ -187,7 +188,8 @@ MM_FIELDS_DEFINE(
 	MM_ARRAY_TRIMMED(struct mm_market_memory, taken_ns),
 	MM_ARRAY_AS(struct mm_market_memory, cold_cap, .optional = true, .trimmed = true),
 	MM_ARRAY_AS(struct mm_market_memory, cold_cut_ns, .optional = true, .trimmed = true),
-	MM_ARRAY_AS(struct mm_market_memory, cold_raised_ns, .optional = true, .trimmed = true));
+	MM_ARRAY_AS(struct mm_market_memory, cold_used_ns, .optional = true, .trimmed = true),
+	MM_ARRAY_AS(struct mm_market_memory, cold_bid_ns, .optional = true, .trimmed = true));
 
 MM_FIELDS_DEFINE(mm_market_fields, struct mm_market, MM_NOT_SAVED(struct mm_market, policy),
 		 MM_NOT_SAVED(struct mm_market, demand), MM_NOT_SAVED(struct mm_market, lends),

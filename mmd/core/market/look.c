@@ -176,6 +176,41 @@ static void look_at_kv(const struct mm_core *c, const struct mm_c_tenant *t,
 	}
 }
 
+/* Returns the most entries that @t may have: of its declaration, and by the knob of its share. */
+static uint32_t cold_most(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t share = (uint64_t)t->kv.share * t->kv.chunk_pages * c->opts.page_bytes;
+	unsigned __int128 most = (unsigned __int128)share * c->opts.cold_max_permille / 1000;
+
+	most /= MM_MAX(t->cold.unit_bytes * t->n_layers, 1u);
+	most = MM_MAX(most, t->cold.floor);
+	return (uint32_t)MM_MIN(most, t->cold.entries_max);
+}
+
+static void look_at_cold(const struct mm_core *c, const struct mm_c_tenant *t,
+			 struct mm_view_tenant *v)
+{
+	/* The transfer of a layer may have waited for cold blocks: the better of both counts. */
+	uint64_t copies_ns = mm_c_copies_ns(c, t), layer_ns = mm_c_alone_ns(c, t);
+	unsigned __int128 ns = copies_ns ? MM_MIN(copies_ns, layer_ns) : layer_ns;
+
+	if (!t->cold.classes || t->model != MM_C_MODEL_READY)
+		return;
+	v->cold_by_hand = t->cold.by_hand;
+	v->cold_most = v->cold_by_hand ? t->cold.entries_max : cold_most(c, t);
+	v->cold_floor = t->cold.floor;
+	v->cold_limit = t->cold.limit;
+	v->cold_live = t->cold.live;
+	v->cold_classes = t->cold.classes;
+	v->cold_unit_bytes = t->cold.unit_bytes;
+	v->cold_entry_ns = (uint64_t)MM_MIN(ns * t->cold.unit_bytes * t->n_layers /
+						    MM_MAX(t->layer_bytes_max, 1u),
+					    UINT64_MAX / 2);
+	v->stall_permille = (uint32_t)MM_MIN(t->load.stall_permille, (uint64_t)UINT32_MAX);
+	for (uint32_t i = 0; i < MM_VIEW_LOADS; i++)
+		v->load_slow[i] = mm_c_load_permille(t, v->step_ns / (MM_VIEW_LOADS / 2) * i);
+}
+
 static void look_at_work(const struct mm_core *c, const struct mm_c_tenant *t,
 			 struct mm_view_tenant *v)
 {
@@ -233,6 +268,7 @@ static void look_at_tenant(const struct mm_core *c, const struct mm_c_tenant *t,
 	look_at_layers(c, t, v);
 	look_at_kv(c, t, v);
 	look_at_work(c, t, v);
+	look_at_cold(c, t, v);
 	look_at_turn(c, t, v);
 }
 
@@ -329,6 +365,8 @@ static void look_at_device(struct mm_core *c, struct mm_view *v)
 	v->reversion = c->opts.reversion == MM_SWITCH_ON;
 	v->link_slows_permille = c->opts.link_slows_permille;
 	v->rho_permille = c->opts.rho_permille;
+	v->cold = c->opts.cold == MM_SWITCH_ON;
+	v->page_bytes = c->opts.page_bytes;
 	v->dwell_ns = c->opts.dwell_ns;
 	v->turn_cost_permille = c->opts.turn_cost_permille;
 	v->may_beside = c->opts.sharing != MM_SHARING_TURNS;
@@ -350,6 +388,7 @@ static void view_undilate(struct mm_view *v, uint64_t scale)
 		t->longest_ns /= scale;
 		t->layer_ns /= scale;
 		t->largest_ns /= scale;
+		t->cold_entry_ns /= scale;
 		t->active_ns /= scale;
 		t->stepped_ns /= scale;
 		t->home_mean_ns /= scale;
@@ -405,7 +444,8 @@ uint64_t mm_market_situation(struct mm_core *c)
 				(uint64_t)t->turn->holds << 4 | (uint64_t)t->turn->mode << 5 |
 				(uint64_t)t->model << 8 | (uint64_t)t->kv.declared << 12 |
 				(uint64_t)mm_c_demand_is_big(c, t) << 13 |
-				(uint64_t)(mm_c_alpha_by_hand(t) >= 0) << 14;
+				(uint64_t)(mm_c_alpha_by_hand(t) >= 0) << 14 |
+				(uint64_t)(t->cold.classes != 0) << 15;
 		sum = situation_mix(sum, bits << 10 | mm_c_index(c, t));
 	}
 	for (uint32_t i = 0; i < c->accounts_end; i++)

@@ -38,6 +38,7 @@ enum mm_target_why {
 	MM_WHY_DWELL,       /* it was changed too recently */
 	MM_WHY_OWES,        /* its account must give pages */
 	MM_WHY_MODEL_WAITS, /* a model waits for pages */
+	MM_WHY_COLD,        /* blocks of who lacks KV can become cold instead */
 	MM_WHYS
 };
 
@@ -53,6 +54,8 @@ enum mm_cool_why {
 	MM_COOL_WORTH,   /* further blocks would cost more than their KV is worth */
 	MM_COOL_MOST,    /* all that it may have */
 	MM_COOL_WAITED,  /* its steps waited for the link longer than predicted */
+	MM_COOL_UNUSED,  /* more when it has made use of these */
+	MM_COOL_BLOCKED, /* it has requests and runs none: it may lack its window's memory */
 	MM_COOL_WHYS
 };
 

@@ -4,7 +4,8 @@
 #include "libclient/base/base.h"
 
 #define LN2_BILLIONTHS INT64_C(693147181)
-#define LN_BITS        24 /* of the fraction of a binary logarithm */
+#define LN_BITS        24   /* of the fraction of a binary logarithm */
+#define LOAD_EIGHTH    125u /* permille of the mean step between two numbers of load_slow[] */
 
 /* Returns @x with its highest bit in bit 63; @ret_shift: by how many bits it went up. */
 static uint64_t mantissa_of(uint64_t x, uint32_t *ret_shift)
@@ -79,6 +80,28 @@ uint32_t mm_value_link(const struct mm_view_tenant *t, uint32_t alpha)
 			     p->alpha - p[-1].alpha);
 }
 
+uint32_t mm_value_waits(const struct mm_view_tenant *t, uint64_t load)
+{
+	uint64_t i = load / LOAD_EIGHTH, part = load % LOAD_EIGHTH, from, to;
+	const uint64_t last = MM_VIEW_LOADS - 1;
+
+	if (!load)
+		return 0;
+	if (t->load_slow[last] == UINT32_MAX || !t->load_slow[last])
+		return UINT32_MAX;
+	/* All steps are shorter than the transfers of the last two, so the rest is a line. */
+	if (i >= last) {
+		from = t->load_slow[last];
+		to = from + (from - MM_MIN(t->load_slow[last - 1], from));
+		part = load - last * LOAD_EIGHTH;
+	} else {
+		from = i ? t->load_slow[i] : 0;
+		to = t->load_slow[i + 1];
+	}
+	from += (MM_MAX(to, from) - from) * MM_MIN(part, UINT64_C(1) << 24) / LOAD_EIGHTH;
+	return (uint32_t)MM_MIN(from, (uint64_t)MM_VALUE_SLOW_KNOWN);
+}
+
 static uint64_t model_pages(const struct mm_view_tenant *t)
 {
 	return (uint64_t)t->layers * t->layer_pages + t->fixed_pages;
@@ -118,8 +141,16 @@ struct mm_view_point mm_value_cost(const struct mm_value *v, const struct mm_vie
 	struct mm_view_point p = { alpha, mm_value_slow(t, alpha), mm_value_link(t, alpha) };
 	uint32_t left =
 		MM_MAX(1000 - MM_MIN(v->link_permille, 1000u), (uint32_t)MM_VALUE_LINK_LEAST);
-	uint64_t step;
+	uint64_t step, load;
 
+	/* Transfers of layers and of cold blocks are in the order in which they are needed. */
+	if (v->cold_load && p.slow_permille != UINT32_MAX) {
+		load = v->cold_load + p.link_permille * ((uint64_t)p.slow_permille + 1000) / 1000;
+		p.slow_permille = MM_MAX(p.slow_permille, mm_value_waits(t, load * 1000 / left));
+		load = load * 1000 / (1000 + (uint64_t)p.slow_permille);
+		p.link_permille = (uint32_t)MM_MIN(load, (uint64_t)left);
+		return p;
+	}
 	if (p.link_permille <= left || p.slow_permille == UINT32_MAX)
 		return p;
 	step = ((uint64_t)p.slow_permille + 1000) * p.link_permille / left;

@@ -30,6 +30,7 @@ struct mm_value {
 	int64_t gain_permille;    /* of ln(rate) for ln(KV of those who lack it) */
 	uint64_t kv_pages;        /* that those could have if the tenant lent nothing */
 	uint64_t kv_enough;       /* beyond that KV is worth nothing more */
+	uint64_t cold_load;       /* of its own cold blocks, permille of its mean step's time */
 	uint32_t rho_permille, link_slows_permille;
 	uint32_t link_permille; /* of the link's time that others take */
 	uint32_t slow_most;     /* by the clause */
@@ -48,6 +49,11 @@ struct mm_value_choice {
 int64_t mm_value_ln(uint64_t num, uint64_t den);
 /* Returns by how much its steps are longer with @alpha layers away; UINT32_MAX: not known. */
 uint32_t mm_value_slow(const struct mm_view_tenant *t, uint32_t alpha);
+/*
+ * Returns by how much steps of @t are longer if transfers that take @load permille of the mean
+ * step's time are in each; UINT32_MAX: not known.
+ */
+uint32_t mm_value_waits(const struct mm_view_tenant *t, uint64_t load);
 /* Returns the permille of the link's time that @alpha layers away take. */
 uint32_t mm_value_link(const struct mm_view_tenant *t, uint32_t alpha);
 /*

@@ -160,7 +160,9 @@ static void window_answer(struct mm_core *c, struct mm_c_tenant *t)
 
 uint32_t mm_c_cold_wanted(const struct mm_c_tenant *t)
 {
-	return t->cold.by_hand ? t->cold.by_hand - 1 : t->cold.floor;
+	const struct mm_c_cold *cold = &t->cold;
+
+	return cold->by_hand ? cold->by_hand - 1 : MM_MAX(cold->floor, cold->offered);
 }
 
 static void limit_stream(struct mm_core *c, struct mm_c_tenant *t)
@@ -174,7 +176,8 @@ static void limit_tell(struct mm_core *c, struct mm_c_tenant *t, uint32_t limit,
 {
 	struct mm_c_cold *cold = &t->cold;
 
-	if (limit < cold->limit)
+	/* The market only wants no more of them: those that are live stay, and are streamed. */
+	if (limit < cold->limit && (give_ns || cold->by_hand || c->opts.cold != MM_SWITCH_ON))
 		cold->cut_ns = give_ns ? give_ns : c->now_ns + c->opts.reclaim_timeout_ns;
 	cold->limit = limit;
 	if (limit >= cold->streamed)

@@ -5,17 +5,18 @@
  * Concept:    A tenant declares once per model what a block is. It names chunks that it holds as
  *             the window, and a plan with that window streams through it: all layers cycle then.
  *             Such a change is an ordinary change of the plan, which moves no layer. The limit is a
- *             number of live entries: by hand, or the tenant's floor. A limit that rises counts at
- *             once; one that falls is told with a deadline, and xfer gets it then, since what lies
- *             beyond would be missing in steps.
+ *             number of live entries: by hand, or what the market offers, at least the tenant's
+ *             floor. A limit that rises counts at once. One that falls by hand is told with a
+ *             deadline, and xfer gets it then, since what lies beyond would be missing in steps.
+ *             One that the market lowers has none: no more become live, and those that are go on.
  * Reclaims:   Chunks of a window are not released, and xfer may fill those of the plan before until
  *             its change is done. Who must give so many chunks that some are of its window is told
  *             that no entry may be live: it ends the window, then it releases them.
  * Ownership:  struct mm_c_cold is a part of the tenant; the window in force is in its plan.
  * Threading:  core thread only.
  * Invariants: The tenant holds all chunks that mm_c_kv_in_window() names, and no list being swapped
- *             does; xfer streams no fewer entries than the tenant was told, and more only until
- *             cut_ns.
+ *             does; xfer streams no fewer entries than the tenant was told, and no more from
+ *             cut_ns on.
  * Trust:      which entries are live is between the tenant and xfer; the core never reads it.
  */
 #pragma once
@@ -40,7 +41,7 @@ struct mm_core_cold mm_c_cold_next(const struct mm_core *c, const struct mm_c_te
 void mm_c_cold_enter(struct mm_c_tenant *t, const struct mm_core_cold *next);
 /* The model goes, and the declaration with it. */
 void mm_c_cold_end(struct mm_c_tenant *t);
-/* Returns the limit that should be in force: the operator's, or the tenant's floor. */
+/* Returns the limit that should be in force: the operator's, or what the market offers. */
 uint32_t mm_c_cold_wanted(const struct mm_c_tenant *t);
 /*
  * Part of settling: answers a window, and tells the limit. @give_ns: until then the tenant must

@@ -13,16 +13,23 @@
 #define UNIT    1024u
 #define ENTRIES 5u
 
-static void begin(uint32_t pages)
+static void cold_begin(uint32_t pages, enum mm_switch cold)
 {
 	struct mm_core_opts opts = { .pages = pages,
 				     .page_bytes = PAGE,
 				     .policy = MM_POLICY_REMAP,
-				     .swap_max_bytes = 64 * PAGE };
+				     .swap_max_bytes = 64 * PAGE,
+				     .cold = cold,
+				     .cold_max_permille = 20000 };
 
 	w_init(w, &opts, 1);
 	w_xfer_up(w);
 	w_run(w);
+}
+
+static void begin(uint32_t pages)
+{
+	cold_begin(pages, MM_SWITCH_OFF);
 }
 
 /* A tenant with a model, twenty chunks of a page of which it holds @held, and a swap space. */
@@ -380,6 +387,75 @@ static void a_limit_rises_at_once_and_falls_later(void **state)
 	assert_int_equal(p->cold.streamed, 2);
 }
 
+/* ---- the market ---- */
+
+/* Runs steps for @ms; each is reported. The tenant uses all that it holds. */
+static void steps_run(struct w_proc *p, uint32_t ms, uint64_t waiting)
+{
+	struct mm_tenant_stats stats = { .running = 2, .waiting = waiting };
+
+	for (uint32_t i = 0; i < ms / 10; i++) {
+		stats.steps = stats.samples = w->now_ns;
+		stats.step_seq = 2 * w->now_ns;
+		stats.step_ns = 10 * MM_NS_PER_MS;
+		stats.kv_chunks_used = waiting ? p->held : 1;
+		mm_core_on_stats(w->core, w->now_ns, p->tenant, &stats);
+		/* The transfer of a layer says how fast blocks come. */
+		mm_core_on_streamed(w->core, p->tenant, 10000);
+		w_drain(w);
+		pass_ms(10);
+	}
+}
+
+static void who_lacks_kv_may_have_cold_blocks(void **state)
+{
+	struct w_proc *p;
+	uint32_t live;
+
+	(void)state;
+	/* The device is full: the rest of what it wants can only be cold. */
+	cold_begin(30, MM_SWITCH_ON);
+	p = tenant_declared(8, 0);
+	assert_int_equal(p->cold.limit, 0);
+	steps_run(p, 500, 0);
+	assert_int_equal(p->cold.limit, 0);
+	w_kv_want(w, p, 20);
+	steps_run(p, 500, 9);
+	assert_int_equal(p->cold.deadline_ns, 0);
+	assert_true(p->cold.limit > 0);
+	assert_int_equal(p->cold.streamed, p->cold.limit);
+	/* It grows as it is made use of. */
+	for (uint32_t i = 0; i < 5; i++) {
+		mm_core_on_cold_live(w->core, p->tenant, p->cold.limit);
+		steps_run(p, 300, 9);
+	}
+	assert_int_equal(p->cold.limit, ENTRIES);
+	assert_int_equal(why_of(p).why, MM_COOL_MOST);
+	assert_int_equal(why_of(p).live, ENTRIES);
+	/* Nothing is taken from it when the demand is over; what is free of the limit goes. */
+	live = 1;
+	mm_core_on_cold_live(w->core, p->tenant, live);
+	w_kv_want(w, p, p->held);
+	steps_run(p, 8000, 0);
+	assert_int_equal(p->cold.limit, live + 1);
+	assert_int_equal(p->cold.deadline_ns, 0);
+	assert_int_equal(p->cold.streamed, ENTRIES);
+	assert_int_equal(why_of(p).why, MM_COOL_ENOUGH);
+}
+
+static void without_the_knob_nobody_gets_more(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(30);
+	p = tenant_declared(8, 2);
+	w_kv_want(w, p, 20);
+	steps_run(p, 1000, 9);
+	assert_int_equal(p->cold.limit, 2);
+	assert_int_equal(why_of(p).why, MM_COOL_FLOOR);
+}
+
 /* ---- reclaims ---- */
 
 /* The operator takes all beyond the share: the window ends, and then its chunks are given. */
@@ -556,6 +632,8 @@ int main(void)
 		TEST(all_gates_follow_the_window),
 		TEST(a_window_is_neither_released_nor_swapped),
 		TEST(a_limit_rises_at_once_and_falls_later),
+		TEST(who_lacks_kv_may_have_cold_blocks),
+		TEST(without_the_knob_nobody_gets_more),
 		TEST(a_revoke_ends_the_window),
 		TEST(a_small_reclaim_leaves_the_window),
 		TEST(others_do_not_get_the_window),

@@ -55,9 +55,20 @@ static struct mm_view_tenant *one_begin(uint32_t most)
 	t->kv_held = t->kv_used = t->kv_share = 3000;
 	t->kv_wanted = t->kv_limit = 20000;
 	t->waiting = 5;
+	t->stepped_ns = UINT64_MAX / 2; /* it runs steps all the time */
 	v.view.pages = LAYERS * 150 + 3000;
 	cold_declare(t, most);
 	return t;
+}
+
+/* Decides until limits are what they are to be: all that may be live is. */
+static void cool_decide(void)
+{
+	for (uint32_t i = 0; i < 8; i++) {
+		views_decide(&v);
+		for (uint32_t k = 0; k < v.view.n_tenants; k++)
+			v.tenant[k].cold_limit = v.tenant[k].cold_live = v.target[k].cold;
+	}
 }
 
 /* ---- price and gain ---- */
@@ -67,17 +78,17 @@ static void costs_between_loads_are_on_a_line(void **state)
 	struct mm_view_tenant t = { .load_slow = { 0 } };
 
 	(void)state;
-	assert_int_equal(mm_cool_slow(&t, 0), 0);
-	assert_int_equal(mm_cool_slow(&t, 1), UINT32_MAX);
+	assert_int_equal(mm_value_waits(&t, 0), 0);
+	assert_int_equal(mm_value_waits(&t, 1), UINT32_MAX);
 	steps_are_alike(&t);
-	assert_int_equal(mm_cool_slow(&t, 1), 0);
-	assert_int_equal(mm_cool_slow(&t, 1000), 0);
-	assert_int_equal(mm_cool_slow(&t, 1050), 50);
-	assert_int_equal(mm_cool_slow(&t, 2000), 1000);
-	assert_int_equal(mm_cool_slow(&t, 5000), 4000);
-	assert_true(mm_cool_slow(&t, UINT64_MAX / 1000) > 1000000);
+	assert_int_equal(mm_value_waits(&t, 1), 0);
+	assert_int_equal(mm_value_waits(&t, 1000), 0);
+	assert_int_equal(mm_value_waits(&t, 1050), 50);
+	assert_int_equal(mm_value_waits(&t, 2000), 1000);
+	assert_int_equal(mm_value_waits(&t, 5000), 4000);
+	assert_true(mm_value_waits(&t, UINT64_MAX / 1000) > 1000000);
 	t.load_slow[MM_VIEW_LOADS - 1] = UINT32_MAX;
-	assert_int_equal(mm_cool_slow(&t, 1), UINT32_MAX);
+	assert_int_equal(mm_value_waits(&t, 1), UINT32_MAX);
 }
 
 static void blocks_gain_what_their_window_leaves(void **state)
@@ -136,6 +147,9 @@ static void all_that_hides_is_streamed(void **state)
 
 	(void)state;
 	views_decide(&v);
+	assert_int_equal(v.target[0].cold_why, MM_COOL_UNUSED);
+	assert_in_range(v.target[0].cold, 100, 250);
+	cool_decide();
 	assert_int_equal(v.target[0].cold_why, MM_COOL_WORTH);
 	/* The link hides 900; blocks beyond make steps longer, and are worth that. */
 	assert_in_range(v.target[0].cold, 850, 2000);
@@ -185,6 +199,29 @@ static void what_is_not_measured_is_not_streamed(void **state)
 	assert_int_equal(v.target[0].cold_why, MM_COOL_UNKNOWN);
 }
 
+/* A prompt that lacks the window's memory would wait for ever. */
+static void who_runs_nothing_keeps_no_window(void **state)
+{
+	struct mm_view_tenant *t = one_begin(5000);
+
+	(void)state;
+	t->cold_limit = 400;
+	t->stepped_ns = v.view.now_ns - v.view.dwell_ns;
+	views_decide(&v);
+	assert_int_equal(v.target[0].cold, 0);
+	assert_int_equal(v.target[0].cold_why, MM_COOL_BLOCKED);
+	t->cold_live = 80;
+	views_decide(&v);
+	assert_int_equal(v.target[0].cold, 80 + 80 / 8 + 1);
+	t->stepped_ns++;
+	views_decide(&v);
+	assert_int_equal(v.target[0].cold, 400);
+	t->stepped_ns--;
+	t->waiting = 0;
+	views_decide(&v);
+	assert_int_equal(v.target[0].cold, 400);
+}
+
 static void floor_and_operator_precede_the_market(void **state)
 {
 	struct mm_view_tenant *t = one_begin(5000);
@@ -223,12 +260,12 @@ static void who_shares_the_link_gets_an_equal_part(void **state)
 	v.tenant[1].index = 1;
 	v.view.n_tenants = 2;
 	v.view.pages *= 2;
-	views_decide(&v);
+	cool_decide();
 	assert_int_equal(v.target[0].cold, v.target[1].cold);
 	assert_in_range(v.target[0].cold, 300, 500);
 	/* One that may have few leaves the rest to the other. */
 	v.tenant[0].cold_most = 100;
-	views_decide(&v);
+	cool_decide();
 	assert_int_equal(v.target[0].cold, 100);
 	assert_in_range(v.target[1].cold, 600, 900);
 	/* Layers that are away leave as much less. */
@@ -237,7 +274,8 @@ static void who_shares_the_link_gets_an_equal_part(void **state)
 	v.tenant[0].alpha_max = LAYERS - 1;
 	v.tenant[0].point[1] = (struct mm_view_point){ LAYERS - 1, 10, 500 };
 	v.tenant[0].alpha = v.tenant[0].alpha_next = LAYERS - 1;
-	views_decide(&v);
+	v.tenant[1].cold_limit = v.tenant[1].cold_live = 0;
+	cool_decide();
 	assert_in_range(v.target[1].cold, 300, 450);
 }
 
@@ -256,10 +294,12 @@ static void blocks_come_before_layers(void **state)
 	assert_true(without > 5);
 	t->cold_most = 5000;
 	views_decide(&v);
+	assert_true(v.target[0].alpha < without / 2);
+	cool_decide();
 	assert_true(v.target[0].cold > 500);
 	assert_true(v.target[0].alpha < without / 2);
 	/* Where nothing became cold for long, layers have the link. */
-	t->cold_limit = v.target[0].cold;
+	t->cold_live = 0;
 	for (uint32_t i = 0; i < 60; i++) {
 		v.view.now_ns += LOOK_NS;
 		views_decide(&v);
@@ -476,6 +516,7 @@ int main(void)
 		cmocka_unit_test(all_that_hides_is_streamed),
 		cmocka_unit_test(nothing_to_gain_is_nothing_streamed),
 		cmocka_unit_test(what_is_not_measured_is_not_streamed),
+		cmocka_unit_test(who_runs_nothing_keeps_no_window),
 		cmocka_unit_test(floor_and_operator_precede_the_market),
 		cmocka_unit_test(who_shares_the_link_gets_an_equal_part),
 		cmocka_unit_test(blocks_come_before_layers),

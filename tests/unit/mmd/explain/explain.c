@@ -116,6 +116,7 @@ static struct {
 	{ MM_WHY_OWES, "Its account must give memory: it has more",
 	  "is empty, in chunks of 64.0 MiB; its" },
 	{ MM_WHY_MODEL_WAITS, "A model that loads", "every model lends" },
+	{ MM_WHY_COLD, "can become cold instead", "gains 0.60 % of one model's output" },
 };
 static_assert(MM_ARRAY_SIZE(why_cases) == MM_WHYS, "a case for each reason");
 
@@ -394,8 +395,10 @@ static const struct {
 	{ MM_COOL_RESTS, "rests", "It does not compute now" },
 	{ MM_COOL_ENOUGH, "enough", "It lacks no KV cache, and keeps the limit" },
 	{ MM_COOL_WORTH, "worth", "would cost more than the KV cache is worth" },
-	{ MM_COOL_MOST, "most", "More cannot be cold by what it has declared" },
+	{ MM_COOL_MOST, "most", "More cannot be cold by what it has declared, and" },
 	{ MM_COOL_WAITED, "waited", "waited for the link longer than predicted" },
+	{ MM_COOL_UNUSED, "unused", "more when it has made use of these" },
+	{ MM_COOL_BLOCKED, "blocked", "It has requests and runs none" },
 };
 static_assert(MM_ARRAY_SIZE(cold_cases) == MM_COOL_WHYS, "a case for each");
 
@@ -448,6 +451,17 @@ static void windows_and_limits_that_fall_are_said(void **state)
 	expect_sentence(&text, "It is to give chunks of its window back, so none may be.");
 	assert_false(says(&text, "asked for at least"));
 	assert_string_equal(mm_explain_cold_reason(&cold), "gives");
+	cold = cold_base();
+	cold.live = 1;
+	text = cold_text(cold);
+	expect_sentence(&text, "1 block is so now.");
+	cold.live = 40;
+	cold.priced = true;
+	cold.load_permille = 612;
+	cold.slow_permille = 7;
+	text = cold_text(cold);
+	expect_sentence(&text, "40 blocks are so now: what is read of them takes 61 % of a step's "
+			       "time, and makes steps 0.7 % longer.");
 	cold = cold_base();
 	cold.entries = 0;
 	text = cold_text(cold);
