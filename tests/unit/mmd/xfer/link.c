@@ -25,6 +25,7 @@ struct bench {
 	struct mm_xlink link;
 	struct mm_xflow flow[2];
 	struct mm_xtransfer transfer[2][TRANSFERS];
+	struct mm_xswap *swaps;
 	uint32_t landed, cancelled;
 	char host[POOL * GRANULE];
 };
@@ -430,6 +431,7 @@ static void make_tenant(struct core *core, void (*write_plan)(struct core *core)
 	fds[1] = dup(core->plan.fd);
 	fds[2] = dup(core->cursors.fd);
 	assert_int_equal(mm_xtenant_create(TENANT, fds, &bench.link, &watch.tenant), 0);
+	watch.tenant->swaps = &bench.swaps;
 	assert_int_equal(mm_xtenant_activate(watch.tenant, 1), 0);
 }
 
@@ -591,6 +593,109 @@ static void test_a_false_done_is_harmless(void **state)
 	end_tenant();
 }
 
+#define COLD_LAYERS  8
+#define COLD_ENTRIES 7
+#define COLD_UNIT    UINT64_C(4096)
+
+/* Layers 1 and 6 share a slot, and there are cold blocks; layer 0 comes next. */
+static void write_plan_with_cold(struct core *core)
+{
+	struct mm_xplan_region *plan = core->plan.base;
+	struct mm_xcursor_region *cursors = core->cursors.base;
+	struct mm_gate_region *gates = core->gates.base;
+
+	*plan = (struct mm_xplan_region){ .epoch = 1,
+					  .store_id = 1,
+					  .n_layers = COLD_LAYERS,
+					  .n_slots = 1,
+					  .cold_limit = COLD_ENTRIES };
+	plan->slot[0].n_layers = plan->slot[0].n_pages = plan->cold.n_pages = 2;
+	plan->slot[0].layer[0] = 1;
+	plan->slot[0].layer[1] = 6;
+	plan->layer[1] = plan->layer[6] = (struct mm_xplan_layer){ 0, GRANULE + 64 };
+	for (uint32_t p = 0; p < 2; p++) {
+		plan->slot[0].page[p] = p;
+		plan->cold.page[p] = 2 + p;
+	}
+	plan->cold.classes = 4;
+	plan->cold.entries = COLD_ENTRIES;
+	plan->cold.unit_bytes = COLD_UNIT;
+	for (uint32_t l = 0; l < COLD_LAYERS; l++)
+		gates->gate[l].word = MM_GATE_EMPTY;
+	gates->cold.live[0] = (1 << COLD_ENTRIES) - 1;
+	gates->cold.version = 1;
+	cursors->slot[0] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING };
+	for (uint32_t k = 0; k < 4; k++)
+		cursors->cold[k] = cursors->slot[0];
+}
+
+static void cold_space_make(void)
+{
+	const uint64_t bytes = COLD_ENTRIES * COLD_LAYERS * COLD_UNIT;
+	struct mm_region space;
+
+	assert_int_equal(mm_region_create(bytes, MM_REGION_SHARED, "swap", &space), 0);
+	assert_int_equal(mm_xswap_add(&bench.swaps, &bench.link, TENANT, bytes, dup(space.fd)), 0);
+	mm_region_done(&space);
+}
+
+static void copies_land(void)
+{
+	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
+
+	while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
+		(void)mm_xlink_run(&bench.link);
+	assert_false(mm_xtenant_copying(watch.tenant));
+}
+
+static void layer_used(uint32_t layer)
+{
+	struct mm_gate_region *gates = watch.tenant->gate.base;
+
+	assert_int_equal(gates->gate[layer].low, MM_GATE_READY);
+	__atomic_store_n(&gates->gate[layer].low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
+	mm_xtenant_poll(watch.tenant, mm_now_ns());
+}
+
+/*
+ * Layer 1 leaves slot and class at once. The slot's copy begins first, but the class's next layer
+ * is needed before the slot's.
+ */
+static void test_weights_and_rows_by_need(void **state)
+{
+	struct mm_gate_region *gates;
+
+	memset(&watch, 0, sizeof(watch));
+	cold_space_make();
+	make_tenant(*state, write_plan_with_cold);
+	gates = watch.tenant->gate.base;
+	for (uint32_t step = 0; step < 4; step++) {
+		const uint64_t at = step * COLD_LAYERS;
+
+		for (uint32_t l = 0; l < COLD_LAYERS; l++) {
+			const struct mm_xtransfer *rows = slot_transfer(MM_CYCLE_CLASS(l % 4));
+
+			copies_land();
+			layer_used(l);
+			assert_int_equal(rows->due, at + l + 4);
+			assert_int_equal(rows->bytes, COLD_ENTRIES * COLD_UNIT);
+			/* The rows of layer 1 are there, its weights are not. */
+			if (l == 6)
+				assert_int_equal(gates->gate[1].low, MM_GATE_EMPTY);
+			if (l != 1)
+				continue;
+			assert_int_equal(slot_transfer(0)->due, at + 6);
+			while (rows->queued) {
+				assert_int_equal(slot_transfer(0)->issued_bytes, 0);
+				(void)mm_xlink_run(&bench.link);
+			}
+		}
+		assert_int_equal(slot_transfer(0)->due, at + COLD_LAYERS + 1);
+	}
+	end_tenant();
+	mm_xswap_drop(&bench.swaps, bench.swaps);
+}
+
 /* ---- a store that is in use ---- */
 
 /* The plan ends at once, but the device still reads its store. */
@@ -636,6 +741,7 @@ int main(int argc, char **argv)
 		T(test_two_slots_by_need),
 		T(test_the_place_is_found_again),
 		T(test_a_false_done_is_harmless),
+		T(test_weights_and_rows_by_need),
 		T(test_a_copy_that_lands_uses_its_store),
 	};
 
