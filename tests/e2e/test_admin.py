@@ -46,6 +46,13 @@ def error_of(d, data):
      INVALID_PARAMS, 1),
     (b'{"jsonrpc":"2.0","id":1,"method":"plan.set","params":{"name":"t","layers":-7}}\n',
      INVALID_PARAMS, 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"plan.cold","params":{"name":"t"}}\n', INVALID_PARAMS, 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"plan.cold","params":{"name":"t","cold":-1}}\n',
+     INVALID_PARAMS, 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"plan.cold","params":{"name":"t","cold":65537}}\n',
+     INVALID_PARAMS, 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"plan.cold","params":{"name":[],"cold":"auto"}}\n',
+     INVALID_PARAMS, 1),
 ], ids=repr)
 def test_json_rpc_errors(d, data, code, request_id):
     assert error_of(d, data) == (code, request_id)
@@ -100,6 +107,8 @@ def test_plan_show_and_set(d, root, serve, model_dirs):
     assert code == 1 and "nobody" in errors
     with pytest.raises(RpcError):
         d.rpc("plan.set", {"name": "nobody", "layers": 1})
+    code, _, errors = d.ctl("plan", "set", "t", "--layers", "auto", "--cold", 1, check=False)
+    assert code == 1 and "t: it has declared no cold blocks" in errors
     tenant.go().wait()
 
 
