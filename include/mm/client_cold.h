@@ -25,8 +25,11 @@
  *            kernel writes there is lost, or is read as another block's. An engine that
  *            rewrites KV (speculation, edited prefixes) warms the block first: mm_swap_in() to a
  *            hot block.
- * Limit:     mmd says how many entries may be live (MM_EVENT_COLD), at least mm_cold_opts.floor.
- *            Of more, the highest are not streamed after the deadline, and must not be read.
+ * Limit:     mmd says how many entries may be live (MM_EVENT_COLD): at least mm_cold_opts.floor,
+ *            unless the operator sets less or chunks of the window are owed. Of more, the highest
+ *            are not streamed after the deadline, and must not be read. An entry that is not live
+ *            any more counts until the version that says so is acked, while there is a window: mmd
+ *            may see it together with one that took its place.
  * Window:    chunks in a row of the arena that the client holds, at its end as a rule
  *            (mm_kv_want_from()). They are the client's KV as before: charged, and owed in
  *            reclaims. While they are the window, or on their way to it, they are neither released
