@@ -76,7 +76,7 @@ static void random_shape(struct rig *r, struct shape *shape)
 		}
 	}
 	for (uint32_t l = 0; l < r->layers; l++)
-		if (pages_of(shape, l) && pages_of(shape, l) != r->mapped[l])
+		if (layer_cycles(shape, l) && pages_of(shape, l) != r->mapped[l])
 			shape->closed |= UINT64_C(1) << l;
 }
 
@@ -154,7 +154,7 @@ static void layer_run(struct rig *r, uint32_t layer, bool *committed)
 	if (!*committed &&
 	    (pages_of(&r->now, layer) != r->mapped[layer] || !layer_cycles(&r->now, layer))) {
 		usleep(rig_random(r, 300));
-		if (pages_of(&r->now, layer))
+		if (layer_cycles(&r->now, layer))
 			assert_int_equal(rig_gate(r, layer), MM_GATE_EMPTY);
 		plan_commit(r);
 		*committed = true;
