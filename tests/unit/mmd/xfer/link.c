@@ -696,6 +696,46 @@ static void test_weights_and_rows_by_need(void **state)
 	mm_xswap_drop(&bench.swaps, bench.swaps);
 }
 
+static struct {
+	uint64_t event_ns;  /* of the next event: each is earlier than the one before */
+	uint64_t ready1_ns; /* READY of layer 1 */
+} clock_false;
+
+static int event_earlier(CUevent event, uint64_t *ret_ns)
+{
+	(void)event;
+	*ret_ns = clock_false.event_ns -= 100;
+	return 0;
+}
+
+static int write_noted(int device, uint64_t inode, uint64_t offset, uint32_t value, uint64_t ns)
+{
+	(void)device;
+	(void)inode;
+	if (offset == offsetof(struct mm_gate_region, gate[1].low) && value == MM_GATE_READY)
+		clock_false.ready1_ns = ns;
+	return 0;
+}
+
+/* In device time a layer is ready when both have landed, whichever is seen first. */
+static void test_ready_is_the_later_of_both(void **state)
+{
+	const struct mm_xtransfer *rows;
+
+	memset(&watch, 0, sizeof(watch));
+	clock_false.event_ns = 1000000;
+	bench.dev.pace.event_ns = event_earlier;
+	bench.dev.pace.wrote = write_noted;
+	cold_space_make();
+	make_tenant(*state, write_plan_with_cold);
+	copies_land();
+	rows = slot_transfer(MM_CYCLE_CLASS(1));
+	assert_true(slot_transfer(0)->landed_ns > rows->landed_ns && rows->landed_ns > 0);
+	assert_int_equal(clock_false.ready1_ns, slot_transfer(0)->landed_ns);
+	end_tenant();
+	mm_xswap_drop(&bench.swaps, bench.swaps);
+}
+
 /* ---- a store that is in use ---- */
 
 /* The plan ends at once, but the device still reads its store. */
@@ -742,6 +782,7 @@ int main(int argc, char **argv)
 		T(test_the_place_is_found_again),
 		T(test_a_false_done_is_harmless),
 		T(test_weights_and_rows_by_need),
+		T(test_ready_is_the_later_of_both),
 		T(test_a_copy_that_lands_uses_its_store),
 	};
 
