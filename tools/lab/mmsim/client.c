@@ -233,8 +233,8 @@ static void chunk_granted(struct ms_tenant *t, uint32_t chunk)
 /* Chunks of a window are granted before others. */
 static void want_send(struct ms_tenant *t, uint32_t chunks)
 {
-	ms_client_send(
-		t, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { chunks, t->e.cold.first } });
+	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_KV_WANT,
+					    .arg = { chunks, ms_cold_first(t) } });
 }
 
 int ms_kv_want(struct ms_tenant *t, uint32_t chunks_hot)
@@ -276,8 +276,9 @@ uint32_t ms_kv_owed(const struct ms_tenant *t)
 	const struct ms_client *c = &t->c;
 	const uint64_t since = c->released - c->ask.known;
 
-	return MM_MIN(c->ask.chunks - (uint32_t)MM_MIN(since, c->ask.chunks),
-		      c->n_usable - ms_cold_held(t));
+	const uint32_t asked = c->ask.chunks - (uint32_t)MM_MIN(since, c->ask.chunks);
+
+	return MM_MIN(MM_MAX(asked, ms_cold_lacks(t)), c->n_usable - ms_cold_held(t));
 }
 
 /* ---- turns ---- */

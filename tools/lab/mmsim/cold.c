@@ -10,8 +10,11 @@
 #include "tools/lab/mmsim/client.h"
 #include "tools/lab/mmsim/engine.h"
 
-#define LISTS_MAX 4u /* lists to entries under way at once; the rest is left to preemptions */
-#define BITS      64u
+#define LISTS_MAX      4u /* lists to entries under way at once; the rest is left to preemptions */
+#define BITS           64u
+#define LACKS_NS       (100 * MM_NS_PER_MS) /* until chunks that a window lacks are given for it */
+#define GIVES_NS       MM_NS_PER_S          /* until further ones are */
+#define OFFERED_SHARES 4u /* of a tenant's share: cold blocks that are declared for the market */
 
 /* ---- sizes ---- */
 
@@ -35,9 +38,30 @@ uint32_t ms_cold_chunks(const struct ms_tenant *t, uint32_t entries)
 				   mm_kv_arena_chunk_total(&t->kv));
 }
 
+/* Where the market offers cold blocks, it is told of as many as it may offer. */
+static bool is_offered(const struct ms_tenant *t)
+{
+	return t->dev->opts.cold == MM_SWITCH_ON;
+}
+
+uint32_t ms_cold_entries(const struct ms_tenant *t)
+{
+	const struct mm_core_opts *opts = &t->dev->opts;
+	const uint32_t given = t->sim->opts.wl->cold_entries;
+	uint64_t pages = MM_SLOT_PAGES_MAX, most;
+
+	if (given || !is_offered(t))
+		return given;
+	most = t->sizes->kv_share_bytes / t->kv.block_bytes * OFFERED_SHARES;
+	pages = pages / t->chunk_pages * t->chunk_pages;
+	return (uint32_t)MM_MIN(most, mm_cold_window_entries(mm_cold_layer_classes(t->n_layers),
+							     t->n_layers, unit_bytes(t),
+							     pages * opts->page_bytes));
+}
+
 bool ms_cold_is_on(const struct ms_tenant *t)
 {
-	return t->sim->opts.wl->cold_entries && t->e.swaps && !t->e.fixed && t->kv.ranges == 1 &&
+	return ms_cold_entries(t) && t->e.swaps && !t->e.fixed && t->kv.ranges == 1 &&
 	       t->n_layers >= MM_COLD_CLASSES_MAX &&
 	       t->kv.block_bytes % (t->n_layers * MM_COLD_UNIT_BYTES) == 0;
 }
@@ -47,12 +71,12 @@ bool ms_cold_is_on(const struct ms_tenant *t)
 int ms_cold_init(struct ms_tenant *t, uint32_t first)
 {
 	struct ms_cold *cold = &t->e.cold;
-	const size_t words = mm_div_up(t->sim->opts.wl->cold_entries, BITS);
+	const size_t words = mm_div_up(ms_cold_entries(t), BITS);
 
 	if (!ms_cold_is_on(t))
 		return 0;
 	cold->first = first;
-	cold->entries_max = t->sim->opts.wl->cold_entries;
+	cold->entries_max = ms_cold_entries(t);
 	cold->window_max = ms_cold_chunks(t, cold->entries_max);
 	cold->landed.item_bytes = sizeof(uint32_t);
 	cold->live = calloc(words, sizeof(*cold->live));
@@ -75,7 +99,7 @@ int ms_cold_open(struct ms_tenant *t)
 	cold->open_sent = true;
 	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_COLD_OPEN,
 					    .arg = { unit_bytes(t), t->n_layers, cold->entries_max,
-						     cold->entries_max } });
+						     is_offered(t) ? 0 : cold->entries_max } });
 	return mm_sched_set_cold(&t->e.sched, cold->entries_max);
 }
 
@@ -96,6 +120,7 @@ void ms_cold_replied(struct ms_tenant *t, const struct mm_msg *msg)
 void ms_cold_limited(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	t->e.cold.limit = (uint32_t)msg->arg[0];
+	t->e.cold.deadline_ns = msg->arg[1];
 	ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_COLD, .deadline_ns = msg->arg[1] });
 }
 
@@ -103,7 +128,7 @@ bool ms_cold_is_ready(const struct ms_tenant *t)
 {
 	const struct ms_cold *cold = &t->e.cold;
 
-	return !cold->entries_max ||
+	return !cold->entries_max || (is_offered(t) && cold->open) ||
 	       (cold->open && cold->limit && !cold->pending && cold->window == cold->window_max);
 }
 
@@ -145,14 +170,24 @@ uint32_t ms_cold_wants(const struct ms_tenant *t)
 	return MM_MAX(window_wanted(t), ms_cold_held(t));
 }
 
-/* Returns how many chunks from the begin of the largest window on are held without a gap. */
-static uint32_t window_possible(const struct ms_tenant *t, uint32_t most)
+static uint32_t arena_end(const struct ms_tenant *t)
+{
+	return t->e.cold.first + t->e.cold.window_max;
+}
+
+uint32_t ms_cold_first(const struct ms_tenant *t)
+{
+	return t->e.cold.entries_max ? arena_end(t) - window_wanted(t) : 0;
+}
+
+/* Are the last @chunks chunks of the arena there? */
+static bool window_is_possible(const struct ms_tenant *t, uint32_t chunks)
 {
 	uint32_t n = 0;
 
-	while (n < most && ms_kv_has(t, t->e.cold.first + n))
+	while (n < chunks && ms_kv_has(t, arena_end(t) - 1 - n))
 		n++;
-	return n;
+	return n == chunks;
 }
 
 /* Is an entry from @room on live, or a block table's? */
@@ -172,32 +207,69 @@ static void window_request(struct ms_tenant *t, uint32_t chunks)
 
 	cold->requested = chunks;
 	cold->pending = true;
-	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_COLD_WINDOW,
-					    .arg = { chunks ? cold->first : 0, chunks } });
+	ms_client_send(t,
+		       &(struct mm_msg){ .opcode = MM_OP_COLD_WINDOW,
+					 .arg = { chunks ? arena_end(t) - chunks : 0, chunks } });
 }
 
-/* Gives back the chunks that no window needs, the last ones first. */
+/* Gives back the chunks that no window needs. */
 static void window_release(struct ms_tenant *t, uint32_t wanted)
 {
-	for (uint32_t i = t->e.cold.window_max; i-- > MM_MAX(wanted, t->e.cold.window);)
-		if (ms_kv_has(t, t->e.cold.first + i))
-			ms_kv_release(t, t->e.cold.first + i);
+	const uint32_t end = arena_end(t) - MM_MAX(wanted, t->e.cold.window);
+
+	for (uint32_t chunk = t->e.cold.first; chunk < end; chunk++)
+		if (ms_kv_has(t, chunk))
+			ms_kv_release(t, chunk);
+}
+
+uint32_t ms_cold_lacks(const struct ms_tenant *t)
+{
+	const struct ms_cold *cold = &t->e.cold;
+
+	return t->c.released < cold->gives_at ? (uint32_t)(cold->gives_at - t->c.released) : 0;
+}
+
+/*
+ * mmd has no memory for the window where it has given all to this tenant: then some chunks of
+ * kvman's are emptied and released, and come back as the window's.
+ */
+static void window_await(struct ms_tenant *t)
+{
+	struct ms_cold *cold = &t->e.cold;
+	const uint32_t wanted = window_wanted(t), held = ms_cold_held(t);
+	const uint64_t now_ns = t->sim->now_ns;
+
+	if (held >= wanted) {
+		cold->lacks_ns = 0;
+		cold->gives_at = t->c.released;
+	} else if (!cold->lacks_ns) {
+		cold->lacks_ns = now_ns + LACKS_NS;
+	} else if (now_ns >= cold->lacks_ns && !ms_cold_lacks(t)) {
+		cold->gives_at = t->c.released + (wanted - held);
+		cold->lacks_ns = now_ns + GIVES_NS;
+		mm_sched_reclaim(&t->e.sched, ms_kv_owed(t), now_ns + LACKS_NS);
+	}
 }
 
 static void window_adjust(struct ms_tenant *t)
 {
 	struct ms_cold *cold = &t->e.cold;
 	const uint32_t wanted = window_wanted(t), now = MM_MIN(wanted, cold->window);
-	const uint32_t room = MM_MIN(entries_in(t, now), MM_MIN(cold->limit, cold->entries_max));
+	uint32_t room = MM_MIN(entries_in(t, now), MM_MIN(cold->limit, cold->entries_max));
 
+	/* Without a deadline what is cold stays so until it ends by itself. */
+	if (!cold->deadline_ns && room < t->e.sched.cold.room &&
+	    (cold->flying || live_beyond(t, room)))
+		room = t->e.sched.cold.room;
 	if (t->e.sched.cold.room != room)
 		mm_sched_cold_room(&t->e.sched, room);
 	if (cold->pending)
 		return;
 	window_release(t, wanted);
-	if (wanted > cold->window && window_possible(t, wanted) == wanted)
+	window_await(t);
+	if (wanted > cold->window && window_is_possible(t, wanted))
 		window_request(t, wanted);
-	else if (wanted < cold->window && !live_beyond(t, room))
+	else if (wanted < cold->window && room <= entries_in(t, wanted) && !live_beyond(t, room))
 		window_request(t, wanted);
 }
 
@@ -269,7 +341,8 @@ int ms_cold_cool(struct ms_tenant *t, const struct mm_sched_swap *swaps, uint32_
 
 	while (lot < MM_SWAP_LOTS && t->e.lot_used[lot])
 		lot++;
-	if (lot == MM_SWAP_LOTS || cold->flying == LISTS_MAX)
+	if (lot == MM_SWAP_LOTS || cold->flying == LISTS_MAX ||
+	    cold->n_live + mm_sched_cooling(&t->e.sched) > cold->limit)
 		return -EAGAIN;
 	mm_assert(n <= MM_KVMAN_COOLS);
 	for (uint32_t i = 0; i < n; i++) {

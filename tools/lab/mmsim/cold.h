@@ -4,9 +4,9 @@
  *
  * Concept:    As in tools/mmserve/engine: full blocks are copied to the lowest slots of the swap
  *             space while steps go on, become live, and are named by block tables once their
- *             version is acknowledged. The window is the chunks behind those of kvman. It is as
- *             large as the limit, replaced when that has changed, and given back by an engine that
- *             has had nothing to do for as long as it keeps empty chunks.
+ *             version is acknowledged. The window is the last chunks of the arena, which are not
+ *             kvman's. It is as large as the limit, replaced when that has changed, and given back
+ *             by an engine that has had nothing to do for as long as it keeps empty chunks.
  * Ownership:  ms_cold_init() allocates, ms_cold_done() frees.
  * Threading:  one thread.
  */
@@ -16,6 +16,8 @@
 
 /* Returns the chunks of a window with room for @entries; 0 has none. */
 uint32_t ms_cold_chunks(const struct ms_tenant *t, uint32_t entries);
+/* Returns how many cold blocks are declared: --cold, or as many as the market may offer. */
+uint32_t ms_cold_entries(const struct ms_tenant *t);
 /* Has the engine cold blocks? Under policies by which engines swap, with --cold. */
 bool ms_cold_is_on(const struct ms_tenant *t);
 /* @first: the chunk behind those of kvman. Return: 0; -ENOMEM. */
@@ -29,8 +31,12 @@ bool ms_cold_is_ready(const struct ms_tenant *t);
 void ms_cold_poll(struct ms_tenant *t);
 /* Return: when ms_cold_poll() is to be called although nothing happens; UINT64_MAX: never. */
 uint64_t ms_cold_next_ns(const struct ms_tenant *t);
+/* Return: the first chunk of the window that is to be; 0: there is none. */
+uint32_t ms_cold_first(const struct ms_tenant *t);
 /* Return: chunks that are held, or to be held, for windows. */
 uint32_t ms_cold_wants(const struct ms_tenant *t);
+/* Return: chunks that the window lacks for so long that kvman is to give its own for it. */
+uint32_t ms_cold_lacks(const struct ms_tenant *t);
 /* Return: usable chunks that are not kvman's. */
 uint32_t ms_cold_held(const struct ms_tenant *t);
 /* Begins to copy blocks to entries. Return: 0; -EAGAIN as many lists as may be are under way. */

@@ -109,7 +109,7 @@ static uint32_t longest_request(const struct mm_wl_stream *stream)
 static int init_sched(struct ms_tenant *t)
 {
 	const struct mm_wl_opts *wl = t->sim->opts.wl;
-	const uint32_t window = ms_cold_is_on(t) ? ms_cold_chunks(t, wl->cold_entries) : 0;
+	const uint32_t window = ms_cold_is_on(t) ? ms_cold_chunks(t, ms_cold_entries(t)) : 0;
 	const uint32_t pages = MM_MIN(t->dev->opts.pages, MM_MAP_ENTRIES - MM_MAP_KV_BASE);
 	const struct mm_kvman_arena arena = {
 		.chunk_bytes = mm_kv_arena_chunk_total(&t->kv),

@@ -184,6 +184,8 @@ static void tenant_sample(struct ms_tenant *t)
 
 	t->c.stats.step_seq = t->c.step_seq;
 	mm_core_on_stats(t->dev->core, t->sim->now_ns, t->id, &t->c.stats);
+	if (t->e.cold.entries_max)
+		mm_core_on_cold_live(t->dev->core, t->id, t->e.cold.n_live);
 	if (layers)
 		mm_core_on_streamed(t->dev->core, t->id, (x->copy_ns - x->copy_seen_ns) / layers);
 	x->layers_seen = x->layers_streamed;

@@ -219,7 +219,10 @@ struct ms_cold {
 	bool open_sent, open;  /* the declaration is sent; it is answered */
 	uint64_t busy_ns;      /* when the engine last had something to do */
 	uint32_t limit;        /* entries that may be live */
-	uint32_t first;        /* chunk at which windows begin */
+	uint64_t deadline_ns;  /* until when no more are; 0: the limit fell without one, or rose */
+	uint32_t first;        /* chunk at which the largest window begins */
+	uint64_t lacks_ns;     /* since when the window lacks chunks; 0: it lacks none */
+	uint64_t gives_at;     /* number of released chunks until which kvman gives some for it */
 	uint32_t chunks_hot;   /* the last demand of kvman */
 	uint32_t chunks_asked; /* the last demand in all */
 	uint64_t *live;        /* a bit per entry */

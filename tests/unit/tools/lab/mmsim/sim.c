@@ -478,6 +478,59 @@ static void cold_entries_are_there_when_read(void **state)
 	}
 }
 
+/*
+ * With the knob the market offers them: limits come and go with what is lacked, through windows of
+ * several sizes, and each layer finds what it reads.
+ */
+static void the_market_offers_cold_blocks(void **state)
+{
+	static const char *const lines[] = {
+		"--shapes OPT-13B:28.8 --policy remap --sharing spatial --rate 3 --seconds 3",
+		"--shapes OPT-13B:28,Llama-3-8B:18 --policy remap --sharing spatial --rate "
+		"12 --seconds 2",
+		"--combo C2 --policy remap --sharing temporal --rate 4 --seconds 2",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(lines); i++) {
+		const struct ms_tenant *t;
+		struct ms_sim *sim;
+		struct fixture f;
+
+		set_up(&f, lines[i]);
+		f.opts.check = 1;
+		f.opts.broken_permille = 50;
+		f.opts.core.cold = MM_SWITCH_ON;
+		sim = case_run(&f);
+		t = &sim->tenants[0];
+		assert_true(t->e.cold.cooled > 50);
+		assert_true(t->x.cold_bytes > t->e.cold.cooled * t->kv.block_bytes);
+		assert_int_equal(t->e.sched.cold.n_free, t->e.cold.entries_max);
+		ms_sim_destroy(sim);
+		tear_down(&f);
+	}
+}
+
+/* A tenant that lacks nothing has no window, and its layers do not cycle. */
+static void nothing_to_gain_streams_nothing(void **state)
+{
+	const struct ms_tenant *t;
+	struct ms_sim *sim;
+	struct fixture f;
+
+	(void)state;
+	set_up(&f, "--shapes OPT-13B:60 --policy remap --sharing spatial --rate 2 --seconds 3");
+	f.opts.check = 1;
+	f.opts.core.cold = MM_SWITCH_ON;
+	sim = case_run(&f);
+	t = &sim->tenants[0];
+	assert_true(t->e.cold.open && t->s.tokens > 100);
+	assert_int_equal(t->x.cold_bytes + t->x.bytes_streamed, 0);
+	assert_int_equal(t->s.plan_changes, 0);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
 /* An engine that has nothing to do gives its window back, and gets it again when it has. */
 static void idle_engines_give_their_window_back(void **state)
 {
@@ -704,6 +757,8 @@ int main(void)
 		cmocka_unit_test(streaming_slows_kernels_down),
 		cmocka_unit_test(cold_steps_hide_what_they_stream),
 		cmocka_unit_test(cold_entries_are_there_when_read),
+		cmocka_unit_test(the_market_offers_cold_blocks),
+		cmocka_unit_test(nothing_to_gain_streams_nothing),
 		cmocka_unit_test(idle_engines_give_their_window_back),
 		cmocka_unit_test(every_policy_holds_and_repeats),
 		cmocka_unit_test(no_turn_is_slept_through),
