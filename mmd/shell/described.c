@@ -22,6 +22,11 @@
 #else
 #define SWAP_BYTES ONE(swap_bytes)
 #endif
+#ifdef MM_REGIONS_FIRST
+#define COLD_STREAMED_GONE NOT(cold_streamed_gone)
+#else
+#define COLD_STREAMED_GONE MM_OPTIONAL(struct OF, cold_streamed_gone)
+#endif
 
 /* ---- the head: each core sets its own map ---- */
 
@@ -49,7 +54,7 @@ MM_FIELDS_DEFINE(mm_image_kept_fields, struct mm_image_kept, ONE(bytes), ONE(per
 MM_FIELDS_DEFINE(mm_pool_kept_fields, struct mm_pool_kept, ONE(performed),
 		 ENUM(image_valid, MM_KEPT_IMAGES), ENUM(ready, 1), ENUM(down, 1), ONE(quarantined),
 		 PARTS(image, mm_image_kept_fields), ONE(seq), ONE(bytes_streamed_gone),
-		 ONE(cold_streamed_gone));
+		 COLD_STREAMED_GONE);
 #undef OF
 
 #define OF mm_xfacts
