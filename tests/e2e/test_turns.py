@@ -14,6 +14,10 @@ from programs import BIN, limit, some, wait_until
 from tenant import make_requests, plain_tokens
 
 
+# Bounds the KV that a tenant has when it is stopped, however late that is: it gives none, and another model must fit.
+FEW = ["--max-batch", "2"]
+
+
 def turns_of(d):
     return {t["name"]: t["turns"] for t in d.tenants()}
 
@@ -53,7 +57,7 @@ def test_dies_or_stops_in_its_turn(root, start, serve, model_dirs):
     endless = make_requests(root / "long.jsonl", 400, output=(200, 400))
     short = make_requests(root / "short.jsonl", 3)
     want = plain_tokens(root, model_dirs[2], short)
-    extra = ["--turns", "drain"]
+    extra = ["--turns", "drain", *FEW]
     holder = serve("holder", model_dirs[0], endless, d, extra=extra)
     wait_until(lambda: d.status()["turn_holder"] == "holder", 60, "the first turn")
     assert d.status()["turn_mode"] == "turns"
@@ -75,7 +79,7 @@ def test_beside(root, start, serve, model_dirs):
     endless = make_requests(root / "long.jsonl", 400, output=(200, 400))
     short = make_requests(root / "short.jsonl", 3)
     want = plain_tokens(root, model_dirs[2], short)
-    extra = ["--turns", "drain"]
+    extra = ["--turns", "drain", *FEW]
     first = serve("first", model_dirs[0], endless, d, extra=extra)
     serve("second", model_dirs[1], endless, d, extra=extra)
     wait_until(lambda: [t["turns"]["begun"] for t in d.tenants()] == [1, 1], 60, "two turns at once")
