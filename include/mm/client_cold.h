@@ -115,13 +115,13 @@ MM_API int mm_cold_state(struct mm_cold *cold, struct mm_cold_state *ret_state);
  * @first_chunk: of the arena
  * @chunks:      in a row, all usable; 0: no window, streaming ends
  *
- * No step that is open, or begins before the answer, reads an entry in the new window; one in the
- * old window only if it begins before the answer. Returns at once; MM_EVENT_COLD comes when the
- * window is in force or was refused, and mm_cold_state() says which. No entry has to be live again:
- * what is acked stays so in another window. Since version 0.3. Return: 0 requested; -EINVAL beyond
- * the arena, or too small for one entry; -E2BIG more pages than a window may have; -ENOENT a chunk
- * is not usable; -EBUSY a list that names one is being swapped, or the window before is not
- * answered; -ETIMEDOUT; -ECONNRESET.
+ * A step that is begun between the call and the answer may run with either window: it reads entries
+ * only if both begin with the same chunk, and only those that have room in both. Returns at once;
+ * MM_EVENT_COLD comes when the window is in force or was refused, and mm_cold_state() says which.
+ * No entry has to be live again: what is acked stays so in another window. Since version 0.3.
+ * Return: 0 requested; -EINVAL beyond the arena, or too small for one entry; -E2BIG more pages than
+ * a window may have; -ENOENT a chunk is not usable; -EBUSY a list that names one is being swapped,
+ * or the window before is not answered; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_cold_window(struct mm_cold *cold, uint32_t first_chunk, uint32_t chunks);
 

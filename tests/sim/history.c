@@ -11,13 +11,12 @@
 #define KV_ENTRIES 128 /* most entries of an arena */
 
 #define LATE_PERMILLE 500 /* how often a thread is held up, in histories of kind H_LATE */
-/* added to their seeds, so that no other history has the same */
-#define LATE_SEED   (UINT64_C(1) << 40)
-#define MODES_SEED  (UINT64_C(1) << 41)
-#define STILL_SEED  (UINT64_C(1) << 42)
-#define MEM_SEED    (UINT64_C(1) << 43)
-#define UNLOAD_SEED (UINT64_C(1) << 44)
-#define STEER_SEED  (UINT64_C(1) << 45)
+/* Added to the seeds of a kind, so that no other history has the same. */
+static const uint64_t seeds_from[H_HISTORIES] = {
+	[H_LATE] = UINT64_C(1) << 40, [H_MODES] = UINT64_C(1) << 41,  [H_STILL] = UINT64_C(1) << 42,
+	[H_MEM] = UINT64_C(1) << 43,  [H_UNLOAD] = UINT64_C(1) << 44, [H_STEER] = UINT64_C(1) << 45,
+	[H_COOL] = UINT64_C(1) << 46,
+};
 
 #define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
@@ -170,6 +169,8 @@ void h_begin(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 	run_counts->policy[opts->policy]++;
 	if (run_kind == H_ACTS)
 		w_cuts_begin(w, seed, UINT64_C(4) << seed / 2 % 6);
+	if (run_kind == H_COOL)
+		w_cuts_begin(w, seed, UINT64_C(16) << seed % 8);
 }
 
 static void world_make(struct world *w, uint64_t seed)
@@ -699,7 +700,7 @@ static void count_rest(const struct world *w)
 	h_count(H_CROSSED, w->crossed);
 	h_count(H_XFER_DEATHS, w->xfer_deaths);
 	h_count(H_XFER_FAULTS, w->xfer_faults);
-	for (uint32_t i = 0; i <= MM_CYCLE_COUNT; i++)
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(w->cuts); i++)
 		h_count(H_CUT_NEW + i, w->cuts[i]);
 	h_count(H_HELD_UP, w->held_up);
 	h_count(H_LATE_RESYNC, w->overtook[MM_OP_PARKED][MM_OP_RESYNC]);
@@ -715,6 +716,10 @@ static void count_rest(const struct world *w)
 	h_count(H_UNLOADS, w->unloads);
 	h_count(H_TURNS_BESIDE, w->turns_beside);
 	h_count(H_TAKEN_BESIDE, w->turns_taken_beside);
+	h_count(H_COLD_STEPS, w->steps_cold);
+	h_count(H_COLD_ROWS, w->rows_read);
+	h_count(H_COLD_KEPT, w->rows_kept);
+	h_count(H_COLD_OVERRUNS, w->overruns);
 }
 
 /* Adds events that struct cover counted. */
@@ -774,18 +779,11 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 	run_late_permille = 0;
 	if (history == H_LATE || (history == H_UNLOAD && seed % 2))
 		run_late_permille = LATE_PERMILLE;
-	if (history == H_LATE)
-		seed += LATE_SEED;
-	if (history == H_MODES)
-		seed += MODES_SEED;
-	if (history == H_MEM)
-		seed += MEM_SEED;
-	if (history == H_UNLOAD)
-		seed += UNLOAD_SEED;
-	if (history == H_STEER)
-		seed += STEER_SEED;
-	if (history == H_STILL)
-		h_still(w, seed + STILL_SEED);
+	seed += seeds_from[history];
+	if (history == H_COOL)
+		h_cool(w, seed, steps);
+	else if (history == H_STILL)
+		h_still(w, seed);
 	else if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))
 		h_plans(w, seed, steps);
 	else

@@ -32,6 +32,7 @@ enum h_history {
 	H_MEM,      /* as ordinary, and tenants have memory of the third kind */
 	H_UNLOAD,   /* as ordinary, and tenants give models back and load others */
 	H_STEER,    /* as ordinary, and the operator revokes, drains, pins and has models home */
+	H_COOL,     /* cold blocks are streamed, and xfer is killed as in H_ACTS */
 	H_HISTORIES
 };
 
@@ -44,6 +45,7 @@ enum h_history {
 #define H_ONLY_MEM      (1u << H_MEM)
 #define H_ONLY_UNLOAD   (1u << H_UNLOAD)
 #define H_ONLY_STEER    (1u << H_STEER)
+#define H_ONLY_COOL     (1u << H_COOL)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
 /* Kinds of events in a history. Over enough histories of the named kinds, each must happen. */
@@ -120,6 +122,8 @@ enum h_history {
 	X(CUT_COPY, "xfer_deaths_before_copy", H_ONLY_ACTS)                \
 	X(CUT_CANCEL, "xfer_deaths_before_cancel", H_ONLY_ACTS)            \
 	X(CUT_COUNT, "xfer_deaths_before_count", H_ONLY_ACTS)              \
+	X(CUT_KEEP, "xfer_deaths_before_keep", H_ONLY_COOL)                \
+	X(CUT_ALL, "xfer_deaths_before_gates_of_all", H_ONLY_COOL)         \
 	X(HELD_UP, "threads_held_up", H_ONLY_LATE)                         \
 	X(LATE_RESYNC, "parked_before_its_resync", H_ONLY_LATE)            \
 	X(LATE_PARKED, "parked_overtaken", H_ONLY_LATE)                    \
@@ -150,7 +154,12 @@ enum h_history {
 	X(ACTIVATES_DONE, "activations_with_layers_away", H_ONLY_STEER)    \
 	X(PINS, "pins", H_ONLY_STEER)                                      \
 	X(PINS_AWAY, "pins_with_layers_away", H_ONLY_STEER)                \
-	X(HOMES_REFUSED, "pins_and_activations_refused", H_ONLY_STEER)
+	X(HOMES_REFUSED, "pins_and_activations_refused", H_ONLY_STEER)     \
+	X(COLD_WINDOWS, "windows_requested", H_ONLY_COOL)                  \
+	X(COLD_STEPS, "steps_that_read_cold", H_ONLY_COOL)                 \
+	X(COLD_ROWS, "rows_read", H_ONLY_COOL)                             \
+	X(COLD_KEPT, "rows_kept_over_a_change", H_ONLY_COOL)               \
+	X(COLD_OVERRUNS, "limits_that_were_passed", H_ONLY_COOL)
 
 #define H_ENUM(name, text, of) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };
@@ -217,5 +226,7 @@ void h_steer_event(struct world *w, struct w_proc *p);
 void h_steer_end(struct world *w);
 /* Runs a history of kind H_PLANS, up to its last checks (plans.c). */
 void h_plans(struct world *w, uint64_t seed, uint64_t steps);
+/* Runs a history of kind H_COOL, up to its last checks (cool.c). */
+void h_cool(struct world *w, uint64_t seed, uint64_t steps);
 /* Runs a history of kind H_STILL, up to its last checks (still.c). */
 void h_still(struct world *w, uint64_t seed);

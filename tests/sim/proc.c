@@ -445,6 +445,7 @@ static bool step_begin(struct world *w, struct w_proc *p)
 		w_turn_want(w, p);
 	if (may != MM_STEPS_MAY)
 		return false;
+	w_cold_step_begin(w, p);
 	mm_steps_begin(&p->machine);
 	p->layer = 0;
 	return true;
@@ -457,6 +458,7 @@ static void step_end(struct world *w, struct w_proc *p)
 
 	w_kv_verify(w, p);
 	w_mem_verify(w, p);
+	w_cold_step_end(w, p);
 	p->steps++;
 	w->steps++;
 	mm_steps_end(&p->machine, false, &out);
@@ -476,6 +478,7 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 			return false;
 		verify_group(w, p, 0);
 		verify_group(w, p, 1 + p->layer);
+		w_cold_layer_run(w, p, p->layer);
 		p->gate[p->layer] = (p->gate[p->layer] & ~UINT64_C(0xffffffff)) | MM_GATE_DONE;
 		p->layer++;
 		return true;

@@ -27,6 +27,7 @@ void w_unloaded(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 	for (uint32_t i = 0; i < p->entries; i++)
 		mm_assert(p->hostile || (p->view[i] == MM_NO_PAGE && p->map[i] == MM_NO_PAGE));
 	mm_steps_drop_plan(&p->machine, &out);
+	w_cold_end(p);
 	p->unloading = p->model_asked = false;
 	p->n_groups = p->entries = 0;
 	p->unloads++;

@@ -54,6 +54,7 @@ static const struct mm_opt_choice history_choices[] = {
 	{ "mem", H_MEM, "tenants have memory that is neither weights nor KV" },
 	{ "unload", H_UNLOAD, "tenants give models back and load others" },
 	{ "steer", H_STEER, "the operator revokes, drains, activates and pins" },
+	{ "cool", H_COOL, "tenants stream cold blocks, and xfer is killed between any two acts" },
 	{ NULL, 0, NULL },
 };
 static_assert(MM_ARRAY_SIZE(history_choices) == H_HISTORIES + 1, "each kind has its row");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The slots of xfer: drives mm_cycles in the time of the world, and checks what must hold whatever
- * the machine decides.
+ * The slots and classes of xfer: drives mm_cycles in the time of the world, and checks what must
+ * hold whatever the machine decides.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,12 +18,11 @@
  * No step has been let pass to what is in the slot, and no gate has a change that xfer has not
  * read.
  */
-static void assert_unread(const struct w_proc *p, uint32_t s)
+static void assert_unread(const struct w_proc *p, uint32_t c)
 {
-	const struct mm_core_slot *slot = &p->plan.slot[s];
-
-	for (uint32_t i = 0; i < slot->n_layers; i++)
-		mm_assert(p->hostile || (uint32_t)p->gate[slot->layer[i]] == MM_GATE_EMPTY);
+	for (uint32_t i = 0; i < mm_cycle_length(&p->cycles.plan, c); i++)
+		mm_assert(p->hostile ||
+			  (uint32_t)p->gate[mm_cycle_layer(&p->cycles, c, i)] == MM_GATE_EMPTY);
 }
 
 static void assert_layer_in(const struct world *w, const struct w_proc *p, uint32_t s,
@@ -50,7 +49,8 @@ static void gate_put(struct world *w, struct w_proc *p, const struct mm_cycle_ac
 	mm_assert(p->hostile || !high);
 	if (act->word == MM_GATE_READY) {
 		mm_assert(p->hostile || *gate == MM_GATE_EMPTY);
-		assert_layer_in(w, p, act->cursor, layer);
+		if (!mm_cycle_is_class(act->cursor))
+			assert_layer_in(w, p, act->cursor, layer);
 	}
 	*gate = high | act->word;
 }
@@ -108,6 +108,29 @@ static bool gates_all_empty(struct world *w, struct w_proc *p, const struct mm_c
 	return true;
 }
 
+/* Returns false if xfer was killed between the rows' choice, the state and the version. */
+static bool cursor_put(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
+{
+	struct w_cursor *cursor = &p->cursor[act->cursor];
+	const bool rows = mm_cycle_is_class(act->cursor) && act->kind == MM_CYCLE_CURSOR &&
+			  act->word == MM_CUR_COPYING;
+
+	if (rows) {
+		w_class_choose(p, act->cursor);
+		if (!act_may(w, act))
+			return false;
+	}
+	w->rows_kept += act->kind == MM_CYCLE_KEEP;
+	cursor->state = act->word;
+	cursor->pos = act->pos;
+	if (!rows)
+		return true;
+	if (!act_may(w, act))
+		return false;
+	w_class_note(p, act->cursor);
+	return true;
+}
+
 static bool copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complete);
 
 static bool act_perform(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
@@ -118,13 +141,12 @@ static bool act_perform(struct world *w, struct w_proc *p, const struct mm_cycle
 	switch (act->kind) {
 	case MM_CYCLE_NEW:
 		*copy = (struct w_copy){ .set_up = true };
-		memcpy(copy->page, p->plan_page[act->cursor], sizeof(copy->page));
+		if (!mm_cycle_is_class(act->cursor))
+			memcpy(copy->page, p->plan_page[act->cursor], sizeof(copy->page));
 		return true;
 	case MM_CYCLE_CURSOR:
 	case MM_CYCLE_KEEP:
-		cursor->state = act->word;
-		cursor->pos = act->pos;
-		return true;
+		return cursor_put(w, p, act);
 	case MM_CYCLE_EPOCH:
 		cursor->epoch = p->plan.epoch;
 		return true;
@@ -136,8 +158,8 @@ static bool act_perform(struct world *w, struct w_proc *p, const struct mm_cycle
 	case MM_CYCLE_GATES_ALL:
 		return gates_all_empty(w, p, act);
 	case MM_CYCLE_COPY:
-		mm_assert(copy->set_up);
-		copy->written = false;
+		mm_assert(copy->set_up && copy->chosen == mm_cycle_is_class(act->cursor));
+		copy->written = copy->chosen = false;
 		return true;
 	case MM_CYCLE_CANCEL:
 		return copy_end(w, p, act->cursor, false);
@@ -182,6 +204,10 @@ static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kin
 	uint32_t first = p->entry[1 + layer];
 
 	assert_unread(p, s);
+	if (mm_cycle_is_class(s)) {
+		w_class_write(w, p, s, kind == W_GARBAGE);
+		return;
+	}
 	for (uint32_t i = 0; i < p->entry[2 + layer] - first; i++)
 		w->page[p->copy[s].page[i]].bytes = (struct w_bytes){ kind, p->store, first + i };
 }
@@ -239,20 +265,23 @@ static void slot_stream(struct world *w, struct w_proc *p, uint32_t s)
 
 void w_xfer_stream(struct world *w, struct w_proc *p)
 {
-	for (uint32_t s = 0; s < p->plan.beta && w->xfer_up && p->cycles.active; s++)
-		slot_stream(w, p, s);
+	for (uint32_t c = 0; c < MM_CYCLES_MAX && w->xfer_up && p->cycles.active; c++)
+		if (mm_cycle_has(&p->cycles.plan, c))
+			slot_stream(w, p, c);
 }
 
 /* ---- plans ---- */
 
-static struct mm_cycle_plan plan_view(const struct w_proc *p, const struct mm_core_plan *plan,
-				      const uint32_t (*page)[W_ENTRIES])
+static struct mm_cycle_plan plan_view(const struct world *w, const struct w_proc *p,
+				      const struct mm_core_plan *plan,
+				      const uint32_t (*page)[W_ENTRIES], const uint32_t *window)
 {
 	struct mm_cycle_plan view = { .epoch = plan->epoch,
 				      .store = p->store,
 				      .closed = plan->closed,
 				      .n_layers = plan->n_layers,
-				      .n_slots = plan->beta };
+				      .n_slots = plan->beta,
+				      .cold = w_classes_view(w, p, plan, window) };
 
 	for (uint32_t s = 0; s < plan->beta; s++)
 		view.slot[s] = (struct mm_cycle_slot){ .layer = plan->slot[s].layer,
@@ -264,11 +293,12 @@ static struct mm_cycle_plan plan_view(const struct w_proc *p, const struct mm_co
 }
 
 /* Takes the region as it is now as the plan in force. */
-static struct mm_cycle_plan plan_take(struct w_proc *p)
+static struct mm_cycle_plan plan_take(const struct world *w, struct w_proc *p)
 {
 	p->plan = p->region;
 	memcpy(p->plan_page, p->region_page, sizeof(p->plan_page));
-	return plan_view(p, &p->plan, p->plan_page);
+	memcpy(p->plan_window, p->region_window, sizeof(p->plan_window));
+	return plan_view(w, p, &p->plan, p->plan_page, p->plan_window);
 }
 
 /* In histories by jobs, gate values of a hostile tenant do not count: see copy_is_held_up(). */
@@ -288,12 +318,32 @@ static void slot_resume(const struct world *w, struct w_proc *p, uint32_t s,
 			(uint32_t)gate, (uint32_t)previous, acts);
 }
 
+static void cursors_serve(struct world *w, struct w_proc *p, const struct mm_cycle_plan *view)
+{
+	struct mm_cycle_seen seen[MM_CYCLES_MAX];
+	uint32_t gate[W_GROUPS] = { 0 };
+	struct mm_cycle_acts acts;
+
+	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+		seen[c] = (struct mm_cycle_seen){ .epoch = p->cursor[c].epoch,
+						  .state = p->cursor[c].state,
+						  .pos = p->cursor[c].pos };
+	for (uint32_t l = 0; l < view->n_layers; l++)
+		gate[l] = (uint32_t)p->gate[l];
+	mm_cycles_serve(&p->cycles, view, seen, gate, &acts);
+	acts_perform(w, p, &acts);
+}
+
 /* Slots whose cursors are of this epoch continue there, the others begin with their first layer. */
 static void plan_serve(struct world *w, struct w_proc *p)
 {
-	const struct mm_cycle_plan view = plan_take(p);
+	const struct mm_cycle_plan view = plan_take(w, p);
 	struct mm_cycle_acts acts;
 
+	if (view.cold.classes) {
+		cursors_serve(w, p, &view);
+		return;
+	}
 	mm_cycles_take_up(&p->cycles, &view);
 	for (uint32_t s = 0; s < view.n_slots; s++) {
 		const struct w_cursor *cursor = &p->cursor[s];
@@ -312,6 +362,8 @@ void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch)
 	mm_assert(epoch == p->region.epoch);
 	for (uint32_t s = 0; s < p->region.beta; s++)
 		mm_assert(p->cursor[s].epoch == epoch);
+	for (uint32_t k = 0; k < p->region.cold.classes; k++)
+		mm_assert(p->cursor[MM_CYCLE_CLASS(k)].epoch == epoch);
 	if (!p->cycles.active)
 		plan_serve(w, p);
 	mm_assert(p->plan.epoch == epoch);
@@ -339,19 +391,21 @@ static void occupants_drop(struct world *w, struct w_proc *p, const struct mm_cy
 
 static void plan_go_over(struct world *w, struct w_proc *p)
 {
-	const struct mm_cycle_plan next = plan_view(p, &p->region, p->region_page);
+	const struct mm_cycle_plan next =
+		plan_view(w, p, &p->region, p->region_page, p->region_window);
 	struct mm_cycle_acts acts;
 	int r;
 
 	do {
 		uint32_t gate[MM_CYCLES_MAX] = { 0 };
 
-		for (uint32_t s = 0; s < p->plan.beta; s++)
-			gate[s] = (uint32_t)p->gate[mm_cycle_layer(&p->cycles, s,
-								   p->cycles.cursor[s].pos)];
+		for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
+			if (mm_cycle_has(&p->cycles.plan, c))
+				gate[c] = (uint32_t)p->gate[mm_cycle_layer(
+					&p->cycles, c, p->cycles.cursor[c].pos)];
 		r = mm_cycles_replan(&p->cycles, &next, gate, &acts);
 		if (r == 0) {
-			const struct mm_cycle_plan view = plan_take(p);
+			const struct mm_cycle_plan view = plan_take(w, p);
 
 			mm_cycles_rebind(&p->cycles, &view);
 		}

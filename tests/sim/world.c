@@ -104,6 +104,7 @@ static void act_plan(struct world *w, struct w_proc *p, bool served)
 	mm_assert(plan->beta <= MM_SLOTS_MAX);
 	mm_assert(served || !p->cycles.active);
 	mm_assert(p->hostile || w_is_parked(p) || !p->machine.plan.epoch);
+	w_classes_plan(w, p, served);
 	p->region = *plan;
 	w->plans[plan->beta]++;
 	for (uint32_t s = 0; s < plan->beta; s++) {
@@ -233,7 +234,7 @@ static void world_perform(struct world *w, const struct mm_action *a)
 		p->open = MM_XPLAN_OPEN(a->word, a->entry);
 		return;
 	case MM_ACT_COLD_LIMIT:
-		p->cold.streamed = a->word;
+		w_cold_streamed(p, a->word);
 		return;
 	case MM_ACT_GATE:
 		act_gate(w, p, a);

@@ -53,16 +53,31 @@ struct w_item {
 	struct mm_msg msg;
 };
 
-/* The cursor of a slot; it outlives xfer. */
+/* The cursor of a slot or of a class; it outlives xfer. */
 struct w_cursor {
 	uint64_t epoch;
 	uint32_t state, pos;
+	uint64_t version; /* of a class */
 };
 
-/* The copy into a slot, as xfer keeps it from MM_CYCLE_NEW on. */
+#define W_COLD   8   /* entries that a process has */
+#define W_UNITS  64  /* units of a window that they reach */
+#define W_WINDOW 256 /* pages of a window */
+
+/* The copy into a slot or a class, as xfer keeps it from MM_CYCLE_NEW on. */
 struct w_copy {
 	bool set_up, written; /* half of the bytes are written */
 	uint32_t page[W_ENTRIES];
+	/* of a class: the rows that were chosen, by their entry's generation; 0: none */
+	bool chosen;
+	uint64_t version, row[W_COLD];
+	struct mm_core_cold window;
+};
+
+/* Bytes of one layer of an entry: they are of the entry's block of that generation. */
+struct w_unit {
+	uint32_t entry, layer;
+	uint64_t generation; /* 0: bytes of nothing in particular */
 };
 
 #define W_THREADS 4
@@ -87,6 +102,16 @@ struct w_cold {
 	uint32_t open_answers, window_answers;
 	int open_result, window_result;
 	uint64_t streamed; /* the limit in the plan region */
+
+	/* the region that it shares with xfer */
+	uint64_t version, acked;
+	bool live[W_COLD];
+	/* the blocks: in host memory, since when live, and from which version on no longer */
+	uint64_t generation[W_COLD], since[W_COLD], cleared[W_COLD];
+	uint64_t reading[W_COLD]; /* generation that the open step reads; 0: none */
+	uint32_t reading_at;      /* from the window that begins with this chunk */
+	bool overrun;             /* more was live than the limit that counts: rows were missing */
+	struct w_unit unit[W_UNITS]; /* bytes of the window, from its begin on */
 };
 
 struct w_proc {
@@ -160,16 +185,16 @@ struct w_proc {
 
 	/* memory that core and xfer share */
 	struct mm_core_plan region;
-	uint32_t region_page[MM_SLOTS_MAX][W_ENTRIES];
-	struct w_cursor cursor[MM_SLOTS_MAX];
+	uint32_t region_page[MM_SLOTS_MAX][W_ENTRIES], region_window[W_WINDOW];
+	struct w_cursor cursor[MM_CYCLES_MAX];
 	uint64_t open; /* MM_XPLAN_OPEN() */
 
 	/* state of xfer */
 	struct mm_core_plan plan; /* the region as it was when xfer began to serve it */
-	uint32_t plan_page[MM_SLOTS_MAX][W_ENTRIES];
+	uint32_t plan_page[MM_SLOTS_MAX][W_ENTRIES], plan_window[W_WINDOW];
 	struct mm_cycles cycles;
-	struct w_copy copy[MM_SLOTS_MAX];
-	uint64_t streamed[MM_SLOTS_MAX]; /* layers streamed, under all plans */
+	struct w_copy copy[MM_CYCLES_MAX];
+	uint64_t streamed[MM_CYCLES_MAX]; /* layers streamed, under all plans */
 
 	/*
 	 * The last member: w_init() does not clear it, since only entries between head and tail are
@@ -233,9 +258,9 @@ struct world {
 	bool replanning; /* xfer is performing a REPLAN */
 	/* xfer may be killed between any two acts on slots, not only between jobs */
 	bool by_acts;
-	uint64_t cut_rng, cut_each;        /* xfer is killed after so many acts, on average */
-	uint64_t cut_in;                   /* acts until the next kill; 0: never */
-	uint64_t cuts[MM_CYCLE_COUNT + 1]; /* kills, by the act that would have followed */
+	uint64_t cut_rng, cut_each;            /* xfer is killed after so many acts, on average */
+	uint64_t cut_in;                       /* acts until the next kill; 0: never */
+	uint64_t cuts[MM_CYCLE_GATES_ALL + 1]; /* kills, by the act that would have followed */
 
 	/* hash of all actions of the core in their order: of their fields, not of padding */
 	uint64_t actions_hash;
@@ -251,6 +276,8 @@ struct world {
 	/* requests for memory of the third kind: granted, not answered at once, refused */
 	uint64_t mem_grants, mem_waits, mem_quotas, mem_refusals;
 	uint64_t unloads; /* models that were given back */
+	/* rows of cold blocks: read by layers, kept over a change; steps that read any */
+	uint64_t rows_read, rows_kept, steps_cold, overruns;
 	/* decisions of machines to send; decisions that were held up */
 	uint64_t decided, held_up;
 	/* messages that overtook others: [overtaking][overtaken] */
@@ -314,6 +341,15 @@ void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch);
 void w_slots_replan(struct world *w, struct w_proc *p, uint64_t epoch);
 void w_slots_quiesce(struct world *w, struct w_proc *p);
 void w_slots_drop(struct w_proc *p);
+/* Classes of cold blocks (classes.c): the plan in the region is another one. */
+void w_classes_plan(struct world *w, struct w_proc *p, bool served);
+struct mm_cycle_cold w_classes_view(const struct world *w, const struct w_proc *p,
+				    const struct mm_core_plan *plan, const uint32_t *page);
+/* Chooses rows; then their version is written. */
+void w_class_choose(struct w_proc *p, uint32_t cursor);
+void w_class_note(struct w_proc *p, uint32_t cursor);
+/* Writes the rows of the copy of @cursor, or @half of their bytes. */
+void w_class_write(const struct world *w, struct w_proc *p, uint32_t cursor, bool half);
 /*
  * From now on kills xfer every @acts acts on average, with random numbers of their own;
  * w_cuts_end() stops this.
@@ -376,6 +412,19 @@ void w_cold_window(struct world *w, struct w_proc *p, uint32_t first, uint32_t c
 /* Handles the replies to these, and a COLD_LIMIT. */
 void w_cold_replied(struct w_proc *p, const struct mm_msg *msg);
 void w_cold_limited(struct w_proc *p, const struct mm_msg *msg);
+/* An entry gets a block, or loses it, between two steps. */
+void w_cold_set(struct w_proc *p, uint32_t entry, bool live);
+/* Does what the limit demands. No step may be open. */
+void w_cold_obey(struct world *w, struct w_proc *p);
+/* Returns how many entries have room in so many chunks. */
+uint32_t w_cold_room(const struct world *w, const struct w_proc *p, uint32_t chunks);
+/* A step begins: it reads what it may; a layer runs; the step ends. */
+void w_cold_step_begin(struct world *w, struct w_proc *p);
+void w_cold_layer_run(struct world *w, struct w_proc *p, uint32_t layer);
+void w_cold_step_end(struct world *w, struct w_proc *p);
+/* The limit that counts for xfer is written; the model is given back. */
+void w_cold_streamed(struct w_proc *p, uint64_t limit);
+void w_cold_end(struct w_proc *p);
 /* True if the chunk is one of its window, or of the one that it has requested. */
 bool w_cold_names(const struct w_proc *p, uint32_t chunk);
 /* Returns 0, or the error of the core. */
