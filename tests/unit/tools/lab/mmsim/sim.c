@@ -444,6 +444,8 @@ static void short_of_memory(const char *line)
 	free(first);
 }
 
+#define REMAP "--policy remap --sharing spatial "
+
 /*
  * Cold blocks are used, by steps that break off and through changes of the plan, and each layer
  * finds the entries that it reads.
@@ -451,10 +453,9 @@ static void short_of_memory(const char *line)
 static void cold_entries_are_there_when_read(void **state)
 {
 	static const char *const lines[] = {
-		"--shapes OPT-13B:28.8 --policy remap --sharing spatial --rate 3 --seconds 3 "
-		"--cold 60",
-		"--shapes OPT-13B:28,Llama-3-8B:18 --policy remap --sharing spatial --rate "
-		"12 --seconds 2 --slots 2 --cold 100",
+		REMAP "--shapes OPT-13B:28.8 --rate 3 --seconds 3 --cold 60",
+		REMAP
+		"--shapes OPT-13B:28,Llama-3-8B:18 --rate 12 --seconds 2 --slots 2 --cold 100",
 	};
 
 	(void)state;
@@ -486,8 +487,7 @@ static void the_market_offers_cold_blocks(void **state)
 {
 	static const char *const lines[] = {
 		"--shapes OPT-13B:28.8 --policy remap --sharing spatial --rate 3 --seconds 3",
-		"--shapes OPT-13B:28,Llama-3-8B:18 --policy remap --sharing spatial --rate "
-		"12 --seconds 2",
+		REMAP "--shapes OPT-13B:28,Llama-3-8B:18 --rate 12 --seconds 2",
 		"--combo C2 --policy remap --sharing temporal --rate 4 --seconds 2",
 	};
 
