@@ -234,16 +234,6 @@ const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
 
 /* ---- cold blocks ---- */
 
-/* Return: how many of the blocks that are wanted are in entries, or have room there. */
-static uint32_t cold_blocks(const struct mm_sched *s)
-{
-	uint64_t sealed = 0;
-
-	for (uint32_t i = 0; i < s->n_running && s->cold.room; i++)
-		sealed += s->seqs[s->running[i]].computed / s->config.block_tokens;
-	return (uint32_t)MM_MIN(sealed, s->cold.room);
-}
-
 /* Return: the blocks that are to be free for the running ones to grow and the oldest to enter. */
 static uint64_t blocks_ahead(const struct mm_sched *s)
 {
@@ -290,7 +280,11 @@ static int arena_cool(struct mm_kvman *k, uint64_t now_ns)
 int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 {
 	const uint32_t blocks = mm_sched_blocks_wanted(k->sched);
-	const uint32_t cold = cold_blocks(k->sched);
+	/*
+	 * Blocks for which there is room in entries are requested nevertheless: while mmd has
+	 * memory, prompts are let in at once, and nothing is streamed.
+	 */
+	const uint32_t cold = mm_sched_cold_words(k->sched);
 	const uint32_t wanted = blocks_in_chunks(k, blocks - MM_MIN(blocks, cold));
 	const struct mm_kvman_load load = {
 		.chunks_used = k->sched->kv.used_chunks,

@@ -13,7 +13,8 @@
  *             through a table of functions.
  *             With a cold pool it has blocks copied to entries ahead of need, when fewer blocks are
  *             free than the running sequences want next and the oldest waiting one needs. Blocks
- *             that entries can take are not requested of mmd.
+ *             that are in entries are not requested of mmd; those that could be are, since memory
+ *             that is to be had is better than the link's time.
  * Pure:       the same state, arguments and answers lead to the same calls. No clock, driver or
  *             syscall; no allocation after mm_kvman_init(). Runs in the engine, in tests and in the
  *             simulator.
