@@ -412,7 +412,10 @@ void mm_away_decide(struct mm_draft *d, const struct mm_market_memory *memory)
 	int64_t lacking = pages_lacking(d, true), surplus;
 
 	lacking = idle_lend(d, lacking);
-	waiting_lend(d, lacking);
+	lacking = waiting_lend(d, lacking);
+	/* A denial takes the want of one with a queue back to what it holds. */
+	d->is_short =
+		lacking > 0 || d->view->free + d->view->coming < d->view->pages / SURPLUS_PART;
 	mm_cool_decide(d, memory);
 	computing_lend(d, memory, &bids);
 	surplus = -pages_lacking(d, false);

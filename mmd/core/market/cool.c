@@ -286,7 +286,7 @@ static void row_begin(const struct mm_draft *d, const struct mm_market_memory *m
 	}
 	if (!t->cold_entry_ns || mm_value_waits(t, 1) == UINT32_MAX) {
 		row->cold_why = MM_COOL_UNKNOWN;
-	} else if (row_lacks(row)) {
+	} else if (d->is_short && row_lacks(row)) {
 		row->cold_bids = true;
 		row_bids(d, row, link);
 	}

@@ -61,6 +61,7 @@ struct mm_draft {
 	bool beside;
 	bool rotates;        /* memory is for one of those side by side, as if it had a turn */
 	uint64_t pages;      /* for models and KV of all tenants */
+	bool is_short;       /* those who compute lack pages that others do not lend */
 	uint64_t cold_pages; /* that cold blocks gain */
 	uint32_t n;          /* rows, one for each tenant of the view */
 	uint32_t computing, waiting, working, joined;

@@ -176,6 +176,13 @@ static void nothing_to_gain_is_nothing_streamed(void **state)
 	v.view.pages = 400000 + LAYERS * 150;
 	views_decide(&v);
 	assert_int_equal(v.target[0].cold, 0);
+	/* Pages are free: it is on its way to getting them. */
+	t = one_begin(5000);
+	t->kv_wanted = 4000;
+	v.view.pages = 20000;
+	v.view.free = 15000;
+	views_decide(&v);
+	assert_int_equal(v.target[0].cold, 0);
 	t = one_begin(5000);
 	t->active = false;
 	views_decide(&v);
