@@ -218,7 +218,7 @@ enum mm_ev {
 	MM_EV_LEAVE,
 	/*
 	 * Entries that may be live (absolute; the last one counts); deadline, CLOCK_MONOTONIC ns,
-	 * or 0
+	 * or 0: no more become live, those that are may stay
 	 */
 	MM_EV_COLD_LIMIT,
 	MM_EV_COUNT

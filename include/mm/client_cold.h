@@ -27,9 +27,9 @@
  *            hot block.
  * Limit:     mmd says how many entries may be live (MM_EVENT_COLD): at least mm_cold_opts.floor,
  *            unless the operator sets less or chunks of the window are owed. Of more, the highest
- *            are not streamed after the deadline, and must not be read. An entry that is not live
- *            any more counts until the version that says so is acked, while there is a window: mmd
- *            may see it together with one that took its place.
+ *            are not streamed after the deadline, if there is one, and must not be read. An entry
+ *            that is not live any more counts until the version that says so is acked, while there
+ *            is a window: mmd may see it together with one that took its place.
  * Window:    chunks in a row of the arena that the client holds, at its end as a rule
  *            (mm_kv_want_from()). They are the client's KV as before: charged, and owed in
  *            reclaims. While they are the window, or on their way to it, they are neither released
@@ -64,7 +64,7 @@ struct mm_cold_opts {
 struct mm_cold_state {
 	size_t size;    /* = sizeof(struct mm_cold_state) */
 	uint64_t acked; /* entries that were live in this version, or before it, can be read */
-	uint64_t deadline_ns;   /* by when no more than `limit` are to be live; 0: at once */
+	uint64_t deadline_ns;   /* by when no more than `limit` are live; 0: those that are stay */
 	uint32_t limit;         /* entries that may be live */
 	uint32_t entries;       /* that have room in the window in force: lower ones can be read */
 	uint32_t window_first;  /* its first chunk, */

@@ -245,6 +245,7 @@ static struct mm_core_why_cold cold_of(const struct mm_core *c, const struct mm_
 		.limit = t->cold.limit,
 		.live = t->cold.live,
 		.streamed = t->cold.streamed,
+		.falls = t->cold.cut_ns != 0,
 		.entries = t->plan.cold.entries,
 		.block_bytes = t->n_layers * t->cold.unit_bytes,
 		.window_bytes =

@@ -71,12 +71,12 @@ enum mm_why_role {
 
 /* The tenant's cold blocks now; all but `why` is 0 if it has declared none. */
 struct mm_core_why_cold {
-	uint32_t most,
-		floor;     /* entries that may be live: that it has declared, asked for at least */
-	uint32_t limit;    /* in force */
-	uint32_t live;     /* as it said last */
-	uint32_t streamed; /* above the limit while one that fell does not count yet */
-	uint32_t entries;  /* that have room in its window; 0: it has none, nothing is streamed */
+	uint32_t most, floor; /* entries that may be live: as it declared, as it asked for */
+	uint32_t limit;       /* in force */
+	uint32_t live;        /* as it said last */
+	uint32_t streamed;    /* above the limit where one has fallen: those that are live stay, */
+	bool falls;           /* or only for a while: the tenant has a deadline */
+	uint32_t entries; /* that have room in its window; 0: it has none, nothing is streamed */
 	uint64_t block_bytes, window_bytes;
 	/* Price of the live ones: transfers over a step's time; by how much steps are longer. */
 	bool priced;

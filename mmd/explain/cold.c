@@ -75,9 +75,11 @@ void mm_explain_cold(const struct mm_core_why_cold *cold, struct mm_sentences *t
 			cold->load_permille / 10.0, cold->slow_permille / 10.0);
 	if (cold->live)
 		mm_sentences_more(text, ".");
-	if (cold->streamed > cold->limit)
+	if (cold->streamed > cold->limit && cold->falls)
 		mm_sentences_add(text, "Until it has had time to take the others back, %s may be.",
 				 mm_sentences_count(cold->streamed, "block", blocks));
+	else if (cold->streamed > cold->limit)
+		mm_sentences_add(text, "Those that are cold already may stay so.");
 	if (cold->gives)
 		mm_sentences_add(text, "It is to give chunks of its window back, so none may be.");
 	else if (reasons[cold->why].sentence)

@@ -139,7 +139,7 @@ def test_operator(d, serving):
     wait_until(lambda: cold.state.limit == 2, 60, "the floor is told")
     assert cold_of(d) == {
         "entries_max": ENTRIES, "floor": 2, "limit": 2, "limit_why": "floor", "limit_streamed": 2,
-        "by_hand": None, "block_bytes": LAYERS * UNIT, "window_first": 0, "window_chunks": 0,
+        "by_hand": None, "live": 0, "load_permille": None, "slow_permille": None, "block_bytes": LAYERS * UNIT, "window_first": 0, "window_chunks": 0,
         "window_bytes": 0, "window_entries": 0, "window_pending": False}
     code, _, errors = d.ctl("plan", "set", "engine", "--cold", ENTRIES + 1, check=False)
     assert code == 1 and f"7 entries cannot be live; it has declared {ENTRIES}" in errors

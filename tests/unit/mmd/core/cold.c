@@ -364,7 +364,7 @@ static void a_limit_rises_at_once_and_falls_later(void **state)
 	assert_int_equal(look(p).cold_by_hand, 4);
 	assert_true(why_of(p).why == MM_COOL_BY_HAND && why_of(p).limit == 4);
 	assert_int_equal(cold_set(p, 1, &max), 0);
-	assert_true(why_of(p).limit == 1 && why_of(p).streamed == 4);
+	assert_true(why_of(p).limit == 1 && why_of(p).streamed == 4 && why_of(p).falls);
 	assert_int_equal(p->cold.limit, 1);
 	assert_int_equal(p->cold.streamed, 4);
 	assert_true(p->cold.deadline_ns > w->now_ns);

@@ -443,7 +443,11 @@ static void windows_and_limits_that_fall_are_said(void **state)
 	text = cold_text(cold);
 	expect_sentence(&text, "Of its KV cache 1 block may be cold");
 	expect_sentence(&text, "its window of 256.0 MiB has room for 90 blocks.");
+	expect_sentence(&text, "Those that are cold already may stay so.");
+	cold.falls = true;
+	text = cold_text(cold);
 	expect_sentence(&text, "time to take the others back, 80 blocks may be.");
+	assert_false(says(&text, "may stay so"));
 	cold.limit = 0;
 	cold.gives = true;
 	text = cold_text(cold);
