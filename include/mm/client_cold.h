@@ -121,7 +121,8 @@ MM_API int mm_cold_state(struct mm_cold *cold, struct mm_cold_state *ret_state);
  * No entry has to be live again: what is acked stays so in another window. Since version 0.3.
  * Return: 0 requested; -EINVAL beyond the arena, or too small for one entry; -E2BIG more pages than
  * a window may have; -ENOENT a chunk is not usable; -EBUSY a list that names one is being swapped,
- * or the window before is not answered; -ETIMEDOUT; -ECONNRESET.
+ * or the window before is not answered; -ETIMEDOUT; -ECONNRESET. In the event -EBUSY also says that
+ * so large a window would not leave what mmd has reclaimed.
  */
 MM_API int mm_cold_window(struct mm_cold *cold, uint32_t first_chunk, uint32_t chunks);
 

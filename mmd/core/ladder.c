@@ -128,15 +128,37 @@ static void tenants_revoke(struct mm_core *c)
 	}
 }
 
-uint64_t mm_c_ladder_window_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+/* Returns until when @t must give what is left of a reclaim; 0: nothing is due. */
+static uint64_t tenant_gives_until(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	const uint32_t window = mm_c_window_chunks(t);
-
-	if (!window || t->demand->reclaim_left <= t->kv.held - window)
+	if (!t->demand->reclaim_left)
 		return 0;
 	if (c->now_ns < t->demand->reclaim_until_ns)
 		return t->demand->reclaim_until_ns;
 	return t->reclaim_deadline_ns;
+}
+
+static bool window_suffices(const struct mm_c_tenant *t, uint32_t window)
+{
+	return t->demand->reclaim_left <= t->kv.held - window;
+}
+
+uint64_t mm_c_ladder_window_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_c_cold *cold = &t->cold;
+	const uint32_t window = mm_c_window_chunks(t);
+
+	if (window && window_suffices(t, window))
+		return 0;
+	/* One that has ended its window is not told of another before it has given. */
+	if (!window && (!cold->classes || cold->limit_due || cold->limit))
+		return 0;
+	return tenant_gives_until(c, t);
+}
+
+bool mm_c_ladder_has_window(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunks)
+{
+	return window_suffices(t, chunks) || !tenant_gives_until(c, t);
 }
 
 /* ---- deadlines ---- */

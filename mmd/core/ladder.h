@@ -14,9 +14,11 @@
 void mm_c_ladder(struct mm_core *c);
 /*
  * Returns until when @t must give chunks of its window of cold blocks, which are more than it has
- * besides; 0: it need not.
+ * besides, and those that it still owes when the window has ended; 0: it need not.
  */
 uint64_t mm_c_ladder_window_ns(const struct mm_core *c, const struct mm_c_tenant *t);
+/* Whether a window of @chunks, of those that @t holds, leaves what it must give. */
+bool mm_c_ladder_has_window(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunks);
 /* Returns when the next deadline passes; UINT64_MAX: there is none. */
 uint64_t mm_c_ladder_deadline(const struct mm_core *c);
 /* Begins all deadlines again, since the core or xfer was away. */

@@ -8,6 +8,7 @@
 #include "mmd/core/plan/cold.h"
 #include "mmd/core/plan/hold.h"
 #include "mmd/core/plan/unload.h"
+#include "mmd/core/ladder.h"
 #include "mmd/core/life.h"
 #include "mmd/core/plan/swap.h"
 #include "mmd/core/book/emit.h"
@@ -71,6 +72,19 @@ static int request_hold(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	return mm_c_hold_request(c, t, msg);
 }
 
+/* One that leaves less than the tenant must give would have to end as soon as it is in force. */
+static int request_cold_window(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	const uint64_t chunks = msg->arg[1];
+
+	if (chunks > t->plan.cold.chunks && chunks <= t->kv.held &&
+	    !mm_c_ladder_has_window(c, t, (uint32_t)chunks)) {
+		mm_c_reply(c, t, msg, -EBUSY);
+		return 0;
+	}
+	return mm_c_cold_window(c, t, msg);
+}
+
 static int request_nop(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	(void)c;
@@ -101,7 +115,7 @@ static const struct {
 	[MM_OP_HOLD] = { request_hold, 1, false, false },
 	[MM_OP_UNLOAD] = { mm_c_unload_request, 0, false, false },
 	[MM_OP_COLD_OPEN] = { mm_c_cold_open, 4, false, false },
-	[MM_OP_COLD_WINDOW] = { mm_c_cold_window, 2, false, false },
+	[MM_OP_COLD_WINDOW] = { request_cold_window, 2, false, false },
 };
 
 bool mm_c_request_is_well_formed(const struct mm_msg *msg)

@@ -483,6 +483,9 @@ static void a_revoke_ends_the_window(void **state)
 		;
 	assert_int_equal(p->held, 4);
 	window_set(p, 0, 0, 0);
+	/* Until they are given, it would have to end another window at once. */
+	assert_true(why_of(p).gives && !p->cold.limit);
+	window_set(p, 4, 4, -EBUSY);
 	while (p->reclaim && w_kv_release(w, p))
 		;
 	w_run(w);
@@ -512,6 +515,31 @@ static void a_small_reclaim_leaves_the_window(void **state)
 	assert_int_equal(p->held, 6);
 	w_run(w);
 	assert_int_equal(story_plan(p)->cold.chunks, 4);
+}
+
+/* It was told what to give in time, so what it asks for now must not cut its entries off. */
+static void a_window_grows_into_no_reclaim(void **state)
+{
+	const struct mm_core_quota quota = { .max_pages = LAYERS + 1 + 6, .weight = 100 };
+	struct w_proc *p;
+
+	(void)state;
+	begin(60);
+	p = tenant_declared(8, 2);
+	window_set(p, 4, 4, 0);
+	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_DEFERRED);
+	w_run(w);
+	assert_int_equal(p->reclaim, 2);
+	pass_ms((uint32_t)(MM_RECLAIM_TIMEOUT_NS / MM_NS_PER_MS) - 100);
+	window_set(p, 1, 7, -EBUSY);
+	assert_int_equal(p->cold.limit, 2);
+	window_set(p, 2, 6, 0);
+	assert_int_equal(p->cold.limit, 2);
+	while (p->reclaim && w_kv_release(w, p))
+		;
+	w_run(w);
+	assert_int_equal(p->held, 6);
+	assert_int_equal(story_plan(p)->cold.chunks, 6);
 }
 
 /* An idle tenant's empty chunks go to others, but not its window. */
@@ -636,6 +664,7 @@ int main(void)
 		TEST(without_the_knob_nobody_gets_more),
 		TEST(a_revoke_ends_the_window),
 		TEST(a_small_reclaim_leaves_the_window),
+		TEST(a_window_grows_into_no_reclaim),
 		TEST(others_do_not_get_the_window),
 		TEST(all_ends_with_the_model),
 		TEST(a_window_on_its_way_is_called_off),
