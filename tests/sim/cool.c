@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "mmd/core/book/book.h"
 #include "tests/sim/history.h"
 #include "tests/sim/mortal.h"
 
@@ -103,6 +104,31 @@ static void cool_limit(struct world *w, const struct w_proc *p)
 	w_drain(w);
 }
 
+/*
+ * Releases a chunk of the window that the plan before had, or else of the one in force: it stays
+ * held, since xfer may still write to it.
+ */
+static void cool_release_window(struct world *w, struct w_proc *p)
+{
+	const struct mm_c_tenant *t = &w->core->tenant[MM_TENANT_INDEX(p->tenant)];
+	const bool before = t->cold.was_chunks;
+	const uint32_t first = before ? t->cold.was_first : t->plan.cold.first;
+
+	if (!before && !t->plan.cold.chunks)
+		return;
+	h_count(H_COLD_RELEASES, 1);
+	p->releases++;
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_RELEASE, .arg = { first } });
+	mm_assert(!p->connected || mm_c_kv_holds(t, first));
+}
+
+/* The operator takes what is beyond the share: also chunks of the window, which ends for it. */
+static void cool_revoke(struct world *w, struct w_proc *p)
+{
+	h_count(H_COLD_REVOKES, !w_steer(w, p, MM_STEER_REVOKE, 0) && p->cold.chunks);
+	w_drain(w);
+}
+
 /* It writes what it likes into the region, and its requests have numbers of any kind. */
 static void cool_hostile(struct world *w, struct w_proc *p)
 {
@@ -147,12 +173,18 @@ static void cool_act(struct world *w, struct w_proc *p)
 		cool_window(w, p);
 		break;
 	case 1:
-		cool_limit(w, p);
+		if (w_below(w, 4))
+			cool_limit(w, p);
+		else
+			cool_revoke(w, p);
 		break;
 	case 2:
-		w_kv_want(w, p, w_below(w, p->chunks_max));
+		cool_release_window(w, p);
 		break;
 	case 3:
+		w_kv_want(w, p, w_below(w, p->chunks_max));
+		break;
+	case 4:
 		w_kv_release(w, p);
 		break;
 	default:

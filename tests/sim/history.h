@@ -159,7 +159,9 @@ enum h_history {
 	X(COLD_STEPS, "steps_that_read_cold", H_ONLY_COOL)                 \
 	X(COLD_ROWS, "rows_read", H_ONLY_COOL)                             \
 	X(COLD_KEPT, "rows_kept_over_a_change", H_ONLY_COOL)               \
-	X(COLD_OVERRUNS, "limits_that_were_passed", H_ONLY_COOL)
+	X(COLD_OVERRUNS, "limits_that_were_passed", H_ONLY_COOL)           \
+	X(COLD_RELEASES, "window_chunks_released_in_vain", H_ONLY_COOL)    \
+	X(COLD_REVOKES, "revokes_beside_a_window", H_ONLY_COOL)
 
 #define H_ENUM(name, text, of) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };

@@ -50,6 +50,11 @@ static void pages_in_use(const struct world *w, bool *used)
 		for (uint32_t s = 0; p->cycles.active && s < p->plan.beta; s++)
 			for (uint32_t k = 0; k < p->plan.slot[s].n_pages; k++)
 				used[p->plan_page[s][k]] = true;
+	for (const struct w_proc *p = w->proc; p < w->proc + W_PROCS && w->xfer_up; p++)
+		for (uint32_t i = 0; p->cycles.active && p->plan.cold.classes &&
+				     i < p->plan.cold.chunks * p->chunk_pages;
+		     i++)
+			used[p->plan_window[i]] = true;
 }
 
 static void assert_unused(const struct world *w, uint32_t page)
