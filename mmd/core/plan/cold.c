@@ -172,12 +172,29 @@ static void limit_stream(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_emit(c, MM_ACT_COLD_LIMIT, t)->word = t->cold.streamed;
 }
 
+/* The market only wants no more of them: those that are live stay, and are streamed. */
+static bool limit_cuts(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t limit,
+		       uint64_t give_ns)
+{
+	return limit < t->cold.streamed &&
+	       (give_ns || t->cold.by_hand || c->opts.cold != MM_SWITCH_ON);
+}
+
+/* The market may have lowered it as far already, without a deadline. */
+static bool limit_is_due(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t limit,
+			 uint64_t give_ns)
+{
+	return t->cold.limit_due || limit != t->cold.limit ||
+	       (!t->cold.cut_ns && limit_cuts(c, t, limit, give_ns));
+}
+
 static void limit_tell(struct mm_core *c, struct mm_c_tenant *t, uint32_t limit, uint64_t give_ns)
 {
 	struct mm_c_cold *cold = &t->cold;
 
-	/* The market only wants no more of them: those that are live stay, and are streamed. */
-	if (limit < cold->limit && (give_ns || cold->by_hand || c->opts.cold != MM_SWITCH_ON))
+	if (!limit_cuts(c, t, limit, give_ns))
+		cold->cut_ns = 0;
+	else if (!cold->cut_ns || limit < cold->limit)
 		cold->cut_ns = give_ns ? give_ns : c->now_ns + c->opts.reclaim_timeout_ns;
 	cold->limit = limit;
 	if (limit >= cold->streamed)
@@ -201,7 +218,7 @@ void mm_c_cold_settle(struct mm_core *c, struct mm_c_tenant *t, uint64_t give_ns
 	window_answer(c, t);
 	if (!cold->classes)
 		return;
-	if ((cold->limit_due || limit != cold->limit) && mm_c_burst(c))
+	if (limit_is_due(c, t, limit, give_ns) && mm_c_burst(c))
 		limit_tell(c, t, limit, give_ns);
 	/* A tenant cannot get entries back from the host without xfer. */
 	if (cold->cut_ns && c->now_ns >= cold->cut_ns && c->xfer_up && mm_c_burst(c))

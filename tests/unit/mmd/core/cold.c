@@ -443,6 +443,49 @@ static void who_lacks_kv_may_have_cold_blocks(void **state)
 	assert_int_equal(why_of(p).why, MM_COOL_ENOUGH);
 }
 
+/* Entries that the market leaves live are cut off by whoever may, though the limit is no lower. */
+static void what_stays_live_may_be_cut_off(void **state)
+{
+	const uint64_t timeout_ms = MM_RECLAIM_TIMEOUT_NS / MM_NS_PER_MS;
+	struct w_proc *p;
+	uint64_t pages;
+	uint32_t max, limits;
+
+	(void)state;
+	for (uint32_t by_hand = 0; by_hand < 2; by_hand++) {
+		cold_begin(30, MM_SWITCH_ON);
+		p = tenant_declared(8, 0);
+		w_kv_want(w, p, 20);
+		for (uint32_t i = 0; i < 8; i++) {
+			steps_run(p, 300, 9);
+			mm_core_on_cold_live(w->core, p->tenant, p->cold.limit);
+		}
+		assert_int_equal(p->cold.streamed, ENTRIES);
+		window_set(p, 4, 4, 0);
+		mm_core_on_cold_live(w->core, p->tenant, 0);
+		w_kv_want(w, p, p->held);
+		steps_run(p, 8000, 0);
+		assert_true(!p->cold.limit && !p->cold.deadline_ns);
+		assert_int_equal(p->cold.streamed, ENTRIES);
+		limits = p->cold.limits;
+		if (by_hand)
+			assert_int_equal(cold_set(p, 0, &max), 0);
+		else
+			assert_int_equal(mm_core_steer(w->core, w->now_ns, p->tenant,
+						       MM_STEER_REVOKE, 0, &pages),
+					 0);
+		w_drain(w);
+		w_run(w);
+		assert_int_equal(p->cold.limits, limits + 1);
+		assert_true(!p->cold.limit && p->cold.deadline_ns > w->now_ns);
+		pass_ms((uint32_t)timeout_ms / 2);
+		assert_int_equal(p->cold.streamed, ENTRIES);
+		pass_ms((uint32_t)timeout_ms / 2 + 10);
+		assert_int_equal(p->cold.streamed, 0);
+		assert_int_equal(p->cold.limits, limits + 1);
+	}
+}
+
 static void without_the_knob_nobody_gets_more(void **state)
 {
 	struct w_proc *p;
@@ -661,6 +704,7 @@ int main(void)
 		TEST(a_window_is_neither_released_nor_swapped),
 		TEST(a_limit_rises_at_once_and_falls_later),
 		TEST(who_lacks_kv_may_have_cold_blocks),
+		TEST(what_stays_live_may_be_cut_off),
 		TEST(without_the_knob_nobody_gets_more),
 		TEST(a_revoke_ends_the_window),
 		TEST(a_small_reclaim_leaves_the_window),
