@@ -673,14 +673,16 @@ static void sample_cold(struct mm_session *s)
 	struct mm_core_tenant t;
 
 	if (!(s->features & MM_FEAT_COLD) || s->gate_region.size_bytes < sizeof(*gates) ||
-	    !mm_core_tenant(s->pool->core, s->tenant, &t) || !t.cold_entries_max)
+	    !mm_core_tenant(s->pool->core, s->tenant, &t) || !t.cold_entries_max) {
+		s->cold_live_told = 0;
 		return;
+	}
 	for (uint32_t i = 0; i < mm_div_up(t.cold_entries_max, 64); i++)
 		event.cold_live += (uint32_t)__builtin_popcountll(
 			__atomic_load_n(&gates->cold.live[i], __ATOMIC_RELAXED));
-	if (event.cold_live == s->cold_live_seen)
+	if (event.cold_live + 1 == s->cold_live_told)
 		return;
-	s->cold_live_seen = event.cold_live;
+	s->cold_live_told = event.cold_live + 1;
 	mm_pool_event(s->pool, &event, NULL, NULL);
 }
 

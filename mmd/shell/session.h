@@ -126,7 +126,8 @@ struct mm_session {
 
 	struct mm_store *store;             /* that it uses; its load is kept->model.load */
 	uint64_t layers_seen, copy_seen_ns; /* totals of the cursors when last sampled */
-	uint32_t cold_live_seen;            /* live entries when they were last sampled */
+	/* Live entries that this core was told of since they were declared, + 1; 0: of none. */
+	uint32_t cold_live_told;
 };
 
 #define MM_FOREACH_SESSION(shell, s)                            \
