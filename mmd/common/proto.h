@@ -316,6 +316,7 @@ struct mm_xhealth {
 #define MM_XFACT_MPS            8u /* it runs under MPS */
 #define MM_XFACT_ECC            16u
 #define MM_XFACT_INTEGRATED     32u
+#define MM_XFACT_COLD           64u /* it streams cold blocks, as those of earlier builds do not */
 
 struct mm_xfacts {
 	uint32_t driver_version; /* cuDriverGetVersion() */

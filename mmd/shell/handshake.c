@@ -134,9 +134,12 @@ int mm_handshake_welcome(struct mm_session *s)
 /* The features that mmd answers to a tenant that offers all that there are. */
 static uint64_t features_answered(const struct mm_session *s)
 {
+	const struct mm_xfacts *facts = &s->pool->worker.device.facts;
+	const uint64_t cold = facts->attributes & MM_XFACT_COLD ? MM_FEAT_COLD : 0;
+
 	return MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON | MM_FEAT_RESUME |
 	       MM_FEAT_DEMAND | MM_FEAT_MEM | MM_FEAT_HOLD | MM_FEAT_GROUP | MM_FEAT_KEY |
-	       MM_FEAT_UNLOAD | MM_FEAT_LEAVE | MM_FEAT_COLD | mm_core_features(s->pool->core);
+	       MM_FEAT_UNLOAD | MM_FEAT_LEAVE | cold | mm_core_features(s->pool->core);
 }
 
 static int session_join(struct mm_session *s, const struct mm_hello *hello)

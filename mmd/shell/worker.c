@@ -280,8 +280,11 @@ void mm_worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, siz
 		worker_on_first_up(pool, &device);
 	} else if (!device_is_same(&w->device, &device))
 		mm_worker_down(pool, "it found another device");
-	else
+	else {
+		/* It may be of another build than the one before. */
+		w->device.facts = w->kept->device.facts = device.facts;
 		worker_on_up(pool);
+	}
 }
 
 /* ---- service ---- */

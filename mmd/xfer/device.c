@@ -192,6 +192,9 @@ static void xdev_read_attributes(struct mm_xdev *dev)
 	dev->facts.capability =
 		(uint32_t)(xdev_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
 			   xdev_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+#ifndef MM_REGIONS_FIRST /* as in mmd/shell/handshake.c */
+	dev->facts.attributes |= MM_XFACT_COLD;
+#endif
 	dev->pitch_max_bytes =
 		(uint64_t)MM_MAX(xdev_attribute(dev, CU_DEVICE_ATTRIBUTE_MAX_PITCH), 0);
 	dev->host_read_only = dev->facts.attributes & MM_XFACT_HOST_READ_ONLY;

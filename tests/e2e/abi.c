@@ -57,6 +57,7 @@ static const struct constant constants[] = {
 	{ CONSTANT(MM_FEAT_DEMAND) },
 	{ CONSTANT(MM_FEAT_MEM) },
 	{ CONSTANT(MM_FEAT_GROUP) },
+	{ CONSTANT(MM_FEAT_COLD) },
 	{ CONSTANT(MM_FEAT_KEY) },
 	{ CONSTANT(MM_FEAT_LEAVE) },
 	{ CONSTANT(MM_HELLO_BYTES_MIN) },

@@ -12,6 +12,8 @@ import signal
 import subprocess
 import threading
 
+import abi
+import wire
 from daemon import Daemon, role_of
 from programs import BUILD, limit, wait_until
 from test_chaos import Bystander, await_xfer, bystanders, cycle_plans, kill_role
@@ -158,6 +160,11 @@ class First(Daemon):
         return [str(FIRST), *super().args()[1:]]
 
 
+def offers_cold(d):
+    with wire.Raw(d).greet(wire.hello(features=wire.FEATURES | abi.MM_FEAT_COLD)) as raw:
+        return bool(raw.welcome["features"] & abi.MM_FEAT_COLD)
+
+
 def test_sessions_with_shorter_regions_go_on(root, start, serve, model_dirs, rng):
     """With core and xfer of the later build. The tenant stands still meanwhile, so that it does not end before."""
     os.environ["MM_SOFTGPU_LIB"] = str(next((BUILD / "lib").glob("libmm-softgpu.so")))
@@ -173,8 +180,10 @@ def test_sessions_with_shorter_regions_go_on(root, start, serve, model_dirs, rng
     status, text = upgrade(d, BUILD / "bin" / "mmd")
     assert status == 0 and "goes on" in text, text
     assert core_program(d) == keeper_program(d) == "mmd"
+    assert not offers_cold(d)  # its xfer would stream none, and steps would wait for ever
     kill_role(d, "xfer", rng)
     await_xfer(d)
+    assert offers_cold(d)
     assert d.tenant("t0")["tenant"] == joined  # it lives through both
     os.kill(tenant.tenant.process.pid, signal.SIGCONT)
     cycle_plans(d, "t0", rng)
