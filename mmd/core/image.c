@@ -65,10 +65,20 @@ struct image_refs {
 };
 MM_FIELDS_DEFINE(mm_image_refs_fields, struct image_refs, MM_ONE(struct image_refs, turn_holder));
 
+/*
+ * Is there if tenants have declared cold blocks: a build that does not know what is streamed into a
+ * window must not go on with a core that has one.
+ */
+struct image_cold {
+	uint32_t tenants;
+};
+MM_FIELDS_DEFINE(mm_image_cold_fields, struct image_cold, MM_ONE(struct image_cold, tenants));
+
 /* A core that is being loaded. */
 struct image_load {
 	struct mm_core *c;
 	struct image_refs refs;
+	struct image_cold cold;
 #ifdef MM_IMAGE_NEXT
 	struct image_next next;
 #endif
@@ -102,6 +112,11 @@ static void *core_place(struct image_load *l, uint32_t index, uint32_t *ret_most
 static void *refs_place(struct image_load *l, uint32_t index, uint32_t *ret_most)
 {
 	return place_one(index, &l->refs, 1, ret_most);
+}
+
+static void *cold_place(struct image_load *l, uint32_t index, uint32_t *ret_most)
+{
+	return place_one(index, &l->cold, 1, ret_most);
 }
 
 #ifdef MM_IMAGE_NEXT
@@ -243,6 +258,7 @@ static const struct {
 	{ &mm_swap_piece_fields, PART_TABLE, pieces_place },
 	{ &mm_core_tally_fields, PART_LIST, tally_place },
 	{ &mm_c_tally_fields, PART_TABLE, tenant_tally_place },
+	{ &mm_image_cold_fields, PART_LIST, cold_place },
 #ifdef MM_IMAGE_NEXT
 	{ &mm_image_next_fields, MM_IMAGE_NEXT == 1 ? PART_TABLE : PART_ONE, next_place },
 #endif
@@ -337,6 +353,16 @@ static void market_save(struct mm_rows_writer *w, const struct mm_core *c)
 	mm_rows_put(w, &mm_target_fields, 0, m->targets.tenant, c->tenants_end);
 }
 
+static void cold_save(struct mm_rows_writer *w, const struct mm_core *c)
+{
+	struct image_cold cold = { 0 };
+
+	MM_FOREACH_TENANT(c, t)
+		cold.tenants += t->cold.classes || t->plan.cold.classes;
+	if (cold.tenants)
+		mm_rows_put(w, &mm_image_cold_fields, 0, &cold, 1);
+}
+
 int mm_core_image_save(const struct mm_core *c, void *to, size_t room, size_t *ret_bytes)
 {
 	const struct mm_c_tenant *holder = c->market->turn.holder;
@@ -361,6 +387,7 @@ int mm_core_image_save(const struct mm_core *c, void *to, size_t room, size_t *r
 	MM_FOREACH_TENANT(c, t)
 		tenant_save(&w, c, t);
 	tallies_save(&w, c);
+	cold_save(&w, c);
 #ifdef MM_IMAGE_NEXT
 	mm_rows_put(&w, &mm_image_next_fields, 0, &(struct image_next){ 7 }, 1);
 #endif

@@ -4,9 +4,13 @@
 #include "tests/unit/mmd/core/story.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "mmd/core/image.h"
 #include "mmd/core/knobs.h"
 #include "mmd/core/why.h"
+#include "mmd/fields/rows.h"
 
 #define PAGE    4096u
 #define LAYERS  8u
@@ -610,6 +614,50 @@ static void others_do_not_get_the_window(void **state)
 	assert_true(other->held > 2);
 }
 
+/* ---- images ---- */
+
+/* Reads the core's image as a build would that knows all but this table of it. */
+static int image_read_without(const char *table)
+{
+	static struct mm_rows_reader r;
+	const struct mm_fields *roots[64], *fields;
+	const size_t room = mm_core_image_room(w->core);
+	uint8_t *image = malloc(room);
+	struct mm_row row;
+	uint32_t n = 0;
+	size_t bytes;
+	int e;
+
+	assert_non_null(image);
+	assert_int_equal(mm_core_image_save(w->core, image, room, &bytes), 0);
+	for (uint32_t i = 0; (fields = mm_core_image_fields(i)); i++)
+		if (strcmp(fields->name, table) != 0)
+			roots[n++] = fields;
+	e = mm_rows_open(&r, image, bytes, roots, n);
+	while (!e)
+		e = mm_rows_next(&r, &row);
+	free(image);
+	return e;
+}
+
+static void builds_without_cold_blocks_take_none_over(void **state)
+{
+	static const char table[] = "struct image_cold";
+	struct w_proc *p;
+
+	(void)state;
+	begin(60);
+	p = tenant_begin(MM_FEAT_KNOWN, LAYERS, 1, 8, 10 * PAGE);
+	assert_int_equal(image_read_without(table), MM_E_EMPTY);
+	w_cold_open(w, p, UNIT, ENTRIES, 2);
+	w_run(w);
+	assert_int_equal(image_read_without(table), -EPROTO);
+	assert_int_equal(image_read_without(""), MM_E_EMPTY);
+	assert_true(w_unload(w, p));
+	pass_ms(50);
+	assert_int_equal(image_read_without(table), MM_E_EMPTY);
+}
+
 /* ---- ends ---- */
 
 static void all_ends_with_the_model(void **state)
@@ -710,6 +758,7 @@ int main(void)
 		TEST(a_small_reclaim_leaves_the_window),
 		TEST(a_window_grows_into_no_reclaim),
 		TEST(others_do_not_get_the_window),
+		TEST(builds_without_cold_blocks_take_none_over),
 		TEST(all_ends_with_the_model),
 		TEST(a_window_on_its_way_is_called_off),
 		TEST(chunks_are_granted_from_where_they_are_wanted),
