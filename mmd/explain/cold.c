@@ -80,8 +80,10 @@ void mm_explain_cold(const struct mm_core_why_cold *cold, struct mm_sentences *t
 				 mm_sentences_count(cold->streamed, "block", blocks));
 	else if (cold->streamed > cold->limit)
 		mm_sentences_add(text, "Those that are cold already may stay so.");
-	if (cold->gives)
+	if (cold->gives && cold->entries)
 		mm_sentences_add(text, "It is to give chunks of its window back, so none may be.");
+	else if (cold->gives)
+		mm_sentences_add(text, "It is to give KV cache back first.");
 	else if (reasons[cold->why].sentence)
 		mm_sentences_add(text, "%s", reasons[cold->why].sentence);
 }

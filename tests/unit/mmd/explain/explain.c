@@ -455,6 +455,10 @@ static void windows_and_limits_that_fall_are_said(void **state)
 	expect_sentence(&text, "It is to give chunks of its window back, so none may be.");
 	assert_false(says(&text, "asked for at least"));
 	assert_string_equal(mm_explain_cold_reason(&cold), "gives");
+	cold.entries = 0;
+	text = cold_text(cold);
+	expect_sentence(&text, "It is to give KV cache back first.");
+	assert_false(says(&text, "its window"));
 	cold = cold_base();
 	cold.live = 1;
 	text = cold_text(cold);
