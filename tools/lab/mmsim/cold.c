@@ -9,6 +9,7 @@
 #include "libclient/protocol/cold.h"
 #include "tools/lab/mmsim/client.h"
 #include "tools/lab/mmsim/engine.h"
+#include "tools/lab/mmsim/pie.h"
 
 #define LISTS_MAX      4u /* lists to entries under way at once; the rest is left to preemptions */
 #define BITS           64u
@@ -38,10 +39,10 @@ uint32_t ms_cold_chunks(const struct ms_tenant *t, uint32_t entries)
 				   mm_kv_arena_chunk_total(&t->kv));
 }
 
-/* Where the market offers cold blocks, it is told of as many as it may offer. */
+/* Where the market offers cold blocks, or Pie decides, they are told of as many as there may be. */
 static bool is_offered(const struct ms_tenant *t)
 {
-	return t->dev->opts.cold == MM_SWITCH_ON;
+	return t->dev->opts.cold == MM_SWITCH_ON || ms_pie_is_on(t);
 }
 
 uint32_t ms_cold_entries(const struct ms_tenant *t)
@@ -53,6 +54,8 @@ uint32_t ms_cold_entries(const struct ms_tenant *t)
 	if (given || !is_offered(t))
 		return given;
 	most = t->sizes->kv_share_bytes / t->kv.block_bytes * OFFERED_SHARES;
+	if (ms_pie_is_on(t))
+		most = ms_pie_entries(t);
 	pages = pages / t->chunk_pages * t->chunk_pages;
 	return (uint32_t)MM_MIN(most, mm_cold_window_entries(mm_cold_layer_classes(t->n_layers),
 							     t->n_layers, unit_bytes(t),
@@ -145,6 +148,11 @@ static uint32_t window_wanted(const struct ms_tenant *t)
 	const struct ms_cold *cold = &t->e.cold;
 
 	return window_is_useful(t) ? ms_cold_chunks(t, MM_MIN(cold->limit, cold->entries_max)) : 0;
+}
+
+bool ms_cold_is_in_force(const struct ms_tenant *t)
+{
+	return !t->e.cold.pending && window_wanted(t) == t->e.cold.window;
 }
 
 uint64_t ms_cold_next_ns(const struct ms_tenant *t)

@@ -27,6 +27,8 @@ void ms_cold_done(struct ms_tenant *t);
 int ms_cold_open(struct ms_tenant *t);
 /* The window of all entries that may be live is in force. */
 bool ms_cold_is_ready(const struct ms_tenant *t);
+/* Is the window as large as the limit? */
+bool ms_cold_is_in_force(const struct ms_tenant *t);
 /* Between two steps: takes over what has landed and was acknowledged, replaces the window. */
 void ms_cold_poll(struct ms_tenant *t);
 /* Return: when ms_cold_poll() is to be called although nothing happens; UINT64_MAX: never. */

@@ -31,6 +31,8 @@ static json_t *sim_tenant_json(const struct ms_tenant *t)
 	if (t->e.cold.entries_max) {
 		mm_json_put_u64(all, "blocks_cooled", t->e.cold.cooled);
 		mm_json_put_u64(all, "cold_bytes", t->x.cold_bytes);
+		if (t->sim->opts.policy->pie)
+			mm_json_put_u64(all, "pie_layers_max", t->pie.m_max);
 		json_object_set_new(all, "cold_live_mean", json_real(share_of(t->s.cold_sum, n)));
 	}
 	if (t->sim->opts.broken_permille)

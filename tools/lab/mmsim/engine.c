@@ -14,6 +14,7 @@
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/client.h"
 #include "tools/lab/mmsim/cold.h"
+#include "tools/lab/mmsim/pie.h"
 #include "tools/lab/mmsim/suspend.h"
 
 #define POLL_NS       (20 * MM_NS_PER_MS)
@@ -432,5 +433,6 @@ void ms_engine_stepped(struct ms_tenant *t)
 	t->e.running = false;
 	mm_kvman_ran(&t->e.kvman, t->sim->now_ns - t->e.step_ns);
 	take_results(t);
+	ms_pie_stepped(t);
 	engine_iterate(t);
 }

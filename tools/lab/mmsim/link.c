@@ -162,7 +162,7 @@ static void transfer_end(struct ms_device *dev, struct ms_transfer *transfer)
 void ms_link_cancel(struct ms_device *dev, struct ms_transfer *transfer)
 {
 	const uint32_t flow = ms_flow_layers(transfer->tenant);
-	struct ms_lane *lane = &dev->link.lane[MS_LANE_IN];
+	struct ms_lane *lane = &dev->link.lane[transfer->to_host ? MS_LANE_OUT : MS_LANE_IN];
 	struct ms_flow *f = &lane->flows[flow];
 
 	if (f->on != transfer) {

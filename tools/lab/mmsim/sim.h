@@ -146,6 +146,10 @@ struct ms_xplan { /* a plan as in xfer's regions */
 struct ms_class {         /* the cursor of a class of cold blocks */
 	uint64_t version; /* of the live entries that its layer is streamed with */
 	uint64_t rows;    /* how many these are */
+	/* Only of Pie: rows that are in the window, and go back before others come; they do now. */
+	uint64_t held;
+	bool returns;
+	uint64_t due; /* of the layer whose rows come then */
 };
 
 struct ms_xfer {
@@ -158,7 +162,7 @@ struct ms_xfer {
 	struct ms_class class[MM_COLD_CLASSES_MAX];
 	uint64_t cold_limit; /* live entries that are streamed, at most; the core writes it */
 	uint64_t cold_acked; /* the gate region's */
-	uint64_t cold_bytes, cold_rows;
+	uint64_t cold_bytes, cold_rows, returned_bytes;
 	uint64_t bytes_streamed, layers_streamed, copy_ns;
 	uint64_t layers_seen, copy_seen_ns; /* counts when mmd last sampled them */
 };
@@ -255,6 +259,14 @@ struct ms_engine {
 	struct ms_cold cold;
 };
 
+struct ms_pie {                      /* pie.h */
+	uint32_t m, before;          /* layers that are away; those before */
+	uint32_t m_max, left;        /* steps until another setting is tried, after one was left */
+	uint32_t steps, idle, waits; /* of the setting; of these the last ones in a row */
+	uint64_t tokens, since_ns, busy_ns;
+	double rate, rate_before; /* tokens/ns over a setting's first steps; 0: not known */
+};
+
 struct ms_stats { /* statistics of a tenant */
 	uint64_t steps, step_ns, stall_ns;
 	uint64_t steps_broken;
@@ -293,6 +305,7 @@ struct ms_tenant {
 	struct ms_client c;
 	struct ms_step step;
 	struct ms_engine e;
+	struct ms_pie pie;
 	struct ms_stats s;
 	const struct mm_wl_stream *stream;
 };

@@ -9,6 +9,7 @@
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/client.h"
 #include "tools/lab/mmsim/cold.h"
+#include "tools/lab/mmsim/pie.h"
 #include "tools/lab/mmsim/device.h"
 #include "tools/lab/mmsim/link.h"
 
@@ -99,21 +100,63 @@ static uint64_t copy_bytes(struct ms_tenant *t, const struct mm_cycle_act *act)
 	return t->group[1 + layer_at(t, act)].bytes;
 }
 
-static void copy_begin(struct ms_tenant *t, const struct mm_cycle_act *act)
+static void copy_start(struct ms_tenant *t, uint32_t cursor, uint64_t bytes, bool to_host,
+		       uint64_t due)
 {
-	const uint64_t bytes = copy_bytes(t, act);
-	struct ms_cycle *c = &t->x.cycle[act->cursor];
+	struct ms_cycle *c = &t->x.cycle[cursor];
 
-	c->since_ns = t->sim->now_ns;
 	if (!bytes) {
 		ms_heap_push(&t->sim->heap, t->sim->now_ns + MS_LOOK_NS, MS_LANDED,
-			     (uint16_t)t->index, act->cursor);
+			     (uint16_t)t->index, cursor);
 		return;
 	}
-	c->transfer = ms_link_start(t->dev, ms_flow_layers(t), (double)bytes, false,
-				    layer_due(t, layer_at(t, act)));
+	c->transfer = ms_link_start(t->dev, ms_flow_layers(t), (double)bytes, to_host, due);
 	c->transfer->tenant = t;
-	c->transfer->cursor = act->cursor;
+	c->transfer->cursor = cursor;
+}
+
+/* Pie's layers go back to the host after each step. */
+static bool class_return(struct ms_tenant *t, uint32_t cursor, uint64_t due)
+{
+	struct ms_class *class;
+
+	if (!mm_cycle_is_class(cursor) || !ms_pie_is_on(t))
+		return false;
+	class = class_of(t, cursor);
+	class->returns = class->held > 0;
+	class->due = due;
+	if (class->returns)
+		copy_start(t, cursor, class->held * t->x.plan.core.cold.unit_bytes, true, due);
+	else
+		class->held = class->rows;
+	return class->returns;
+}
+
+static void class_returned(struct ms_tenant *t, uint32_t cursor)
+{
+	struct ms_class *class = class_of(t, cursor);
+
+	class->returns = false;
+	t->x.returned_bytes += class->held * t->x.plan.core.cold.unit_bytes;
+	class->held = class->rows;
+	copy_start(t, cursor, class->rows * t->x.plan.core.cold.unit_bytes, false, class->due);
+}
+
+static void copy_begin(struct ms_tenant *t, const struct mm_cycle_act *act)
+{
+	const uint64_t due = layer_due(t, layer_at(t, act));
+
+	t->x.cycle[act->cursor].since_ns = t->sim->now_ns;
+	if (!class_return(t, act->cursor, due))
+		copy_start(t, act->cursor, copy_bytes(t, act), false, due);
+}
+
+static void copy_cancel(struct ms_tenant *t, uint32_t cursor)
+{
+	if (mm_cycle_is_class(cursor))
+		class_of(t, cursor)->returns = false;
+	if (t->x.cycle[cursor].transfer)
+		ms_link_cancel(t->dev, t->x.cycle[cursor].transfer);
 }
 
 static void streamed_count(struct ms_tenant *t, const struct mm_cycle_act *act)
@@ -155,8 +198,7 @@ static void act_perform(struct ms_tenant *t, const struct mm_cycle_act *act)
 		copy_begin(t, act);
 		return;
 	case MM_CYCLE_CANCEL:
-		if (t->x.cycle[act->cursor].transfer)
-			ms_link_cancel(t->dev, t->x.cycle[act->cursor].transfer);
+		copy_cancel(t, act->cursor);
 		return;
 	case MM_CYCLE_COUNT:
 		streamed_count(t, act);
@@ -463,6 +505,11 @@ void ms_xfer_transfer_done(struct ms_device *dev, struct ms_transfer *transfer)
 		return;
 	}
 	transfer->tenant->x.cycle[transfer->cursor].transfer = NULL;
+	if (mm_cycle_is_class(transfer->cursor) &&
+	    class_of(transfer->tenant, transfer->cursor)->returns) {
+		class_returned(transfer->tenant, transfer->cursor);
+		return;
+	}
 	ms_heap_push(&dev->sim->heap, at, MS_LANDED, (uint16_t)transfer->tenant->index,
 		     transfer->cursor);
 }

@@ -19,7 +19,7 @@
 #define SHAPES_BYTES         64
 #define GOAL_MAX_MS          3600000
 
-enum reference { UNLIMITED, IDEAL, ELASTIC_SWAP };
+enum reference { UNLIMITED, IDEAL, ELASTIC_SWAP, PIE };
 
 #define REFERENCE(which) ((uint64_t)MM_POLICY_COUNT + (which))
 
@@ -30,6 +30,9 @@ static const struct mm_opt_choice policy_choices[] = {
 	  "mmsim alone, in turns: recompute, but who has its turn sees the whole device, and "
 	  "nothing that moves takes time" },
 	{ "elastic-swap", REFERENCE(ELASTIC_SWAP), "mmsim alone: elastic, and engines swap" },
+	{ "pie", REFERENCE(PIE),
+	  "mmsim alone, for one model: elastic-swap, with layers of KV on the host as Pie's paper "
+	  "has them" },
 	{ NULL, 0, NULL },
 };
 
@@ -37,6 +40,7 @@ static const struct mm_wl_policy reference_policies[] = {
 	[UNLIMITED] = { .policy = MM_POLICY_RECOMPUTE, .unlimited = true },
 	[IDEAL] = { .policy = MM_POLICY_RECOMPUTE, .ideal = true, .simulated = true },
 	[ELASTIC_SWAP] = { .policy = MM_POLICY_ELASTIC, .swaps = true, .simulated = true },
+	[PIE] = { .policy = MM_POLICY_ELASTIC, .swaps = true, .pie = true, .simulated = true },
 };
 
 static const struct mm_opt_choice sharing_choices[] = {

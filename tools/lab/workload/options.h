@@ -48,6 +48,7 @@ struct mm_wl_policy {
 	/* references of the laboratory, which mmd does not know */
 	bool unlimited; /* with unlimited memory */
 	bool ideal;     /* who has its turn sees the whole device: mm_wl_sizes_ideal() */
+	bool pie;       /* layers of KV are on the host as Pie has them */
 	bool swaps;     /* engines swap, although the policy does not provide for it */
 	bool simulated; /* only the simulator has it */
 };

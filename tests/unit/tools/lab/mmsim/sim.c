@@ -531,6 +531,28 @@ static void nothing_to_gain_streams_nothing(void **state)
 	tear_down(&f);
 }
 
+/* Layers go to the host while requests wait, and each step brings all of their KV in and out. */
+static void pie_writes_back_what_it_brings(void **state)
+{
+	const struct ms_tenant *t;
+	struct ms_sim *sim;
+	struct fixture f;
+
+	(void)state;
+	set_up(&f, "--shapes OPT-13B:28.8 --policy pie --sharing spatial --rate 3 --seconds 3");
+	f.opts.check = 1;
+	sim = case_run(&f);
+	t = &sim->tenants[0];
+	assert_true(t->pie.m_max >= 5);
+	assert_true(t->x.cold_bytes > 10 * t->e.cold.cooled * t->kv.block_bytes);
+	/* But for rows that were in a window when it went, or on their way. */
+	assert_true(t->x.returned_bytes < t->x.cold_bytes + t->x.cold_bytes / 10);
+	assert_true(t->x.returned_bytes > t->x.cold_bytes - t->x.cold_bytes / 10);
+	assert_int_equal(t->e.sched.cold.n_free, t->e.cold.entries_max);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
 /* An engine that has nothing to do gives its window back, and gets it again when it has. */
 static void idle_engines_give_their_window_back(void **state)
 {
@@ -759,6 +781,7 @@ int main(void)
 		cmocka_unit_test(cold_entries_are_there_when_read),
 		cmocka_unit_test(the_market_offers_cold_blocks),
 		cmocka_unit_test(nothing_to_gain_streams_nothing),
+		cmocka_unit_test(pie_writes_back_what_it_brings),
 		cmocka_unit_test(idle_engines_give_their_window_back),
 		cmocka_unit_test(every_policy_holds_and_repeats),
 		cmocka_unit_test(no_turn_is_slept_through),
