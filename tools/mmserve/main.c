@@ -194,6 +194,7 @@ static int start_engine(struct serve *s)
 		.kv_order = (enum mm_kv_order)s->o.kv_order,
 		.kv_share_bytes = s->o.kv_share_bytes,
 		.swap_bytes = s->o.swap_bytes,
+		.cold = s->o.cold,
 		.swap_tokens = s->o.swap_tokens,
 		.slice_tokens = s->o.slice_tokens,
 		.kv_keep_permille = (uint32_t)s->o.kv_keep_permille,

@@ -82,7 +82,7 @@ static int wait_kv(struct mm_stepper *s, uint32_t chunks, uint64_t *usable, size
 	const uint64_t deadline_ns = mm_now_ns() + KV_WAIT_NS;
 
 	for (;;) {
-		int r = s->memory.ops->kv_want(&s->memory, chunks);
+		int r = s->memory.ops->kv_want(&s->memory, chunks, 0);
 		uint32_t there = 0;
 
 		if (r && r != -EAGAIN)

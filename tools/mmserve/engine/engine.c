@@ -49,9 +49,11 @@ static uint32_t longest_request_tokens(const struct mm_engine *e)
 
 static int engine_init_sched(struct mm_engine *e, uint32_t max_tokens)
 {
+	const uint64_t chunk_pages = mm_kv_arena_chunk_total(&e->kv) / e->memory->page_bytes;
 	const struct mm_kvman_arena arena = { .chunk_bytes = mm_kv_arena_chunk_total(&e->kv),
 					      .page_bytes = e->memory->page_bytes,
-					      .pages_max = e->memory->kv_pages_max,
+					      .pages_max = e->memory->kv_pages_max -
+							   e->cooler.chunks_max * chunk_pages,
 					      .share_bytes = e->opts.kv_share_bytes,
 					      .fixed = e->memory->fixed };
 	struct mm_sched_config config = {
@@ -96,12 +98,15 @@ static int engine_init_kv(struct mm_engine *e)
 	const struct mm_kv_opts kv = { .size = sizeof(kv),
 				       .chunk_bytes = e->kv.chunk_bytes,
 				       .ranges = e->kv.ranges,
-				       .chunks_max = e->sched.kv.n_chunks,
+				       .chunks_max = e->sched.kv.n_chunks + e->cooler.chunks_max,
 				       .share_chunks = e->chunks_share };
-	const int r = e->memory->ops->kv_open(e->memory, &kv, e->kv.va);
+	int r = e->memory->ops->kv_open(e->memory, &kv, e->kv.va);
 
 	e->forward.kv = &e->kv;
-	return r ? mm_lender_fail(e, r, "cannot open the KV arena") : mm_suspend_open(e);
+	if (r)
+		return mm_lender_fail(e, r, "cannot open the KV arena");
+	r = mm_suspend_open(e);
+	return r ? r : mm_cooler_open(e);
 }
 
 int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struct mm_memory *memory,
@@ -133,8 +138,11 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 		&e->kv, opts->kv_order, weights->arch.layers,
 		mm_forward_part_bytes(&weights->arch, opts->block_tokens, opts->kv_dtype),
 		memory->page_bytes);
-	if (!r && memory->fixed && opts->kv_share_bytes)
+	/* In a share of few large chunks the window would take more than it needs. */
+	if (!r && memory->fixed && opts->kv_share_bytes && !opts->cold)
 		mm_kv_arena_fix(&e->kv, memory->page_bytes, opts->kv_share_bytes);
+	if (!r && mm_cooler_reserve(e))
+		return -EINVAL;
 	if (!r)
 		r = engine_init_sched(e, longest_request_tokens(e));
 	if (!r)
@@ -334,6 +342,7 @@ static int engine_handle_events(struct mm_engine *e, uint64_t now)
 			r = engine_leave(e, event.deadline_ns);
 			break;
 		case MM_EVENT_SWAPPED:
+		case MM_EVENT_COLD:       /* the cooler reads its state before each step */
 		case MM_EVENT_TURN_BEGIN: /* turn_request() checks for the turn before each step */
 		case MM_EVENT_TURN_END:
 		case MM_EVENT_NONE:
@@ -345,6 +354,15 @@ static int engine_handle_events(struct mm_engine *e, uint64_t now)
 
 /* ---- steps ---- */
 
+/* Return: where a word of a sequence's table lies, in units of MM_KV_UNIT_BYTES. */
+static uint32_t block_address(const struct mm_engine *e, uint32_t word)
+{
+	if (word & MM_KV_COLD)
+		return mm_cooler_address(e, word & ~MM_KV_COLD);
+	return (uint32_t)(mm_kv_arena_offset(&e->kv, word) / MM_KV_UNIT_BYTES);
+}
+
+/* The tokens of a step are written to blocks, never to entries. */
 static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 {
 	struct mm_batch *b = &e->forward.batch;
@@ -358,9 +376,9 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 		uint32_t *table = b->tables + i * (size_t)e->sched.table_stride;
 
 		for (uint32_t j = 0; j < q->n_blocks; j++)
-			table[j] = (uint32_t)(mm_kv_arena_offset(&e->kv, blocks[j]) /
-					      MM_KV_UNIT_BYTES);
+			table[j] = block_address(e, blocks[j]);
 		for (uint32_t p = item->first; p < item->first + item->tokens; p++) {
+			mm_assert(!(blocks[p / e->opts.block_tokens] & MM_KV_COLD));
 			b->ids[b->n_tokens] = ids[p];
 			b->positions[b->n_tokens] = p;
 			b->rows[b->n_tokens++] = i;
@@ -515,6 +533,7 @@ static int engine_step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	int r;
 
 	fill_batch(e, plan);
+	mm_cooler_count(e, plan);
 	res = mm_stamps_begin(&e->stamps, e->forward.stream);
 	if (res)
 		return mm_lender_fail_gpu(e, res, "cannot take the time");
@@ -621,6 +640,8 @@ static int engine_iterate(struct mm_engine *e)
 	if (!r)
 		r = engine_handle_events(e, now);
 	if (!r)
+		r = mm_cooler_turn(e, now);
+	if (!r)
 		r = engine_evict(e, now);
 	if (r)
 		return r;
@@ -683,6 +704,8 @@ int mm_engine_hold(struct mm_engine *e, int fd)
 		if (!r)
 			r = engine_handle_events(e, now_ns());
 		if (!r)
+			r = mm_cooler_turn(e, now_ns());
+		if (!r)
 			r = mm_kvman_manage(&e->kvman, now_ns());
 	}
 	return r;
@@ -729,6 +752,7 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 	e->stats.kv_chunks_max = e->kvman.chunks_max;
 	e->stats.chunks_released = e->kvman.chunks_released;
 	e->stats.blocks_moved = e->kvman.blocks_moved;
+	e->stats.blocks_cooled = e->kvman.blocks_cooled;
 	e->stats.plan_held_s =
 		mm_stamps_seconds(&e->stamps, e->memory->ops->plan_held_ns(e->memory));
 	return r;

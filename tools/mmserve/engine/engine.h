@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "tools/mmserve/engine/cooler.h"
 #include "tools/mmserve/engine/forward.h"
 #include "tools/mmserve/engine/graphs.h"
 #include "tools/mmserve/engine/live.h"
@@ -44,6 +45,7 @@ struct mm_engine_opts {
 	enum mm_dtype kv_dtype;
 	uint64_t kv_share_bytes;   /* 0: as much as the batch can ever use */
 	uint64_t swap_bytes;       /* 0: none; MM_SWAP_AUTO: chosen by the memory's policy */
+	uint32_t cold;             /* blocks that may be streamed from the swap space */
 	uint32_t swap_tokens;      /* for mm_sched_config */
 	uint32_t slice_tokens;     /* for mm_sched_config */
 	uint32_t kv_keep_permille; /* part of the share that is kept although it is empty */
@@ -73,6 +75,7 @@ struct mm_engine {
 	struct mm_graphs graphs;
 	struct mm_stats stats;
 	struct mm_kvman kvman;
+	struct mm_cooler cooler;
 	uint64_t *finished;   /* [max_batch] */
 	CUevent retired_done; /* behind all work that may touch retired chunks */
 	struct mm_kv_arena kv;

@@ -65,6 +65,7 @@ struct mm_inbox_stats {
 	uint64_t step_buckets[MM_STEP_BUCKETS];
 	uint64_t tokens, preemptions;
 	uint64_t kv_chunks, kv_blocks_free;
+	uint64_t cold_entries, cold_blocks, cold_out_bytes;
 	uint64_t layers_away;
 };
 

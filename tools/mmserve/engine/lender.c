@@ -25,7 +25,7 @@ int mm_lender_fail_gpu(struct mm_engine *e, CUresult r, const char *what)
 static int kvman_want(void *context, uint32_t chunks_total)
 {
 	struct mm_engine *e = context;
-	const int r = e->memory->ops->kv_want(e->memory, chunks_total);
+	const int r = mm_cooler_want(e, chunks_total);
 
 	return r && r != -EAGAIN && r != -ENOSPC && r != -EDQUOT
 		       ? mm_lender_fail(e, r, "cannot ask for KV memory")
@@ -49,9 +49,9 @@ static int kvman_release(void *context, uint32_t chunk)
 
 static uint32_t kvman_owed(void *context)
 {
-	const struct mm_engine *e = context;
+	struct mm_engine *e = context;
 
-	return e->memory->ops->kv_owed ? e->memory->ops->kv_owed(e->memory) : 0;
+	return e->memory->ops->kv_owed ? mm_cooler_owed(e) : 0;
 }
 
 static int kvman_move(void *context, const struct mm_sched_move *moves, uint32_t n)
@@ -86,7 +86,7 @@ static void kvman_report_load(void *context, const struct mm_kvman_load *load)
 {
 	const struct mm_engine *e = context;
 	const struct mm_load_hint hint = { .size = sizeof(hint),
-					   .kv_chunks_used = load->chunks_used,
+					   .kv_chunks_used = load->chunks_used + e->cooler.held,
 					   .waiting = load->waiting,
 					   .running = load->running,
 					   .kv_chunks_queued = load->chunks_queued,
@@ -94,6 +94,11 @@ static void kvman_report_load(void *context, const struct mm_kvman_load *load)
 					   .requests_late = e->stats.requests_late };
 
 	e->memory->ops->hint(e->memory, &hint);
+}
+
+static int kvman_cool(void *context, const struct mm_sched_swap *swaps, uint32_t n)
+{
+	return mm_cooler_begin(context, swaps, n);
 }
 
 const struct mm_kvman_ops mm_lender_ops = {
@@ -105,4 +110,5 @@ const struct mm_kvman_ops mm_lender_ops = {
 	.mark = kvman_mark,
 	.marked = kvman_is_marked,
 	.load = kvman_report_load,
+	.cool = kvman_cool,
 };

@@ -182,8 +182,11 @@ void mm_live_report(struct mm_engine *e)
 	stat_set(&s->steps_void, e->stats.steps_void);
 	stat_set(&s->tokens, e->tokens);
 	stat_set(&s->preemptions, e->sched.preemptions);
-	stat_set(&s->kv_chunks, kv->usable_chunks);
+	stat_set(&s->kv_chunks, kv->usable_chunks + e->cooler.held);
 	stat_set(&s->kv_blocks_free, kv->free_blocks);
+	stat_set(&s->cold_entries, e->sched.cold.n_live);
+	stat_set(&s->cold_blocks, mm_sched_cold_words(&e->sched));
+	stat_set(&s->cold_out_bytes, e->stats.cold_out_bytes);
 	stat_set(&s->layers_away, e->layers_away);
 	if (!e->live.news)
 		return;

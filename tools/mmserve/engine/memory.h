@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "mm/client.h"
+#include "mm/client_cold.h"
 #include "mm/gpu.h"
 
 struct mm_memory;
@@ -23,7 +24,8 @@ struct mm_memory_ops {
 	const void *(*store)(struct mm_memory *m, const char *name, uint64_t *ret_bytes);
 	/* @ret_va: [opts->ranges] */
 	int (*kv_open)(struct mm_memory *m, const struct mm_kv_opts *opts, CUdeviceptr *ret_va);
-	int (*kv_want)(struct mm_memory *m, uint32_t chunks_total);
+	/* @first: like mm_kv_want_from(); 0: like mm_kv_want() */
+	int (*kv_want)(struct mm_memory *m, uint32_t chunks_total, uint32_t first);
 	void (*kv_usable)(struct mm_memory *m, uint64_t *ret_bitmap, size_t words);
 	int (*kv_release)(struct mm_memory *m, uint32_t chunk);
 	uint32_t (*kv_owed)(struct mm_memory *m); /* NULL: no chunk is ever reclaimed */
@@ -32,6 +34,13 @@ struct mm_memory_ops {
 	int (*swap)(struct mm_memory *m, bool in, const struct mm_swap_piece *pieces, uint32_t n,
 		    uint64_t user_data);
 	int (*swap_next)(struct mm_memory *m, struct mm_swap_done *ret_done);
+	/* These are NULL if no block can be cold. */
+	int (*cold_open)(struct mm_memory *m, const struct mm_cold_opts *opts,
+			 uint32_t *ret_classes);
+	int (*cold_window)(struct mm_memory *m, uint32_t first_chunk, uint32_t chunks);
+	int (*cold_set)(struct mm_memory *m, uint32_t entry, bool live);
+	uint64_t (*cold_commit)(struct mm_memory *m);
+	int (*cold_state)(struct mm_memory *m, struct mm_cold_state *ret_state);
 	int (*event_fd)(struct mm_memory *m); /* -1: there are never events */
 	int (*next_event)(struct mm_memory *m, struct mm_event *ret_event);
 	/* Return: the time in which plan changes kept steps from beginning. */

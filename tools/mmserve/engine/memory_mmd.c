@@ -16,6 +16,7 @@ struct mmd_memory {
 	struct mm_model *model;
 	struct mm_kv *kv;
 	struct mm_swap *swap;
+	struct mm_cold *cold;
 	struct mm_gate_times *times; /* for graphs that are timed; NULL: none was captured yet */
 	const char *dir;             /* the model's folder; borrowed */
 	/* If mmd keeps the model on disk, its files are opened when their bytes are needed. */
@@ -64,11 +65,12 @@ static int mmd_memory_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts
 	return r;
 }
 
-static int mmd_memory_kv_want(struct mm_memory *m, uint32_t chunks_total)
+static int mmd_memory_kv_want(struct mm_memory *m, uint32_t chunks_total, uint32_t first)
 {
 	const struct mmd_memory *s = m->state;
 
-	return mm_kv_want(s->kv, chunks_total, 0);
+	return s->cold ? mm_kv_want_from(s->kv, chunks_total, first, 0)
+		       : mm_kv_want(s->kv, chunks_total, 0);
 }
 
 static void mmd_memory_kv_usable(struct mm_memory *m, uint64_t *ret_bitmap, size_t words)
@@ -113,6 +115,45 @@ static int mmd_memory_swap_next(struct mm_memory *m, struct mm_swap_done *ret_do
 	const struct mmd_memory *s = m->state;
 
 	return mm_swap_next(s->swap, ret_done);
+}
+
+static int mmd_memory_cold_open(struct mm_memory *m, const struct mm_cold_opts *opts,
+				uint32_t *ret_classes)
+{
+	struct mmd_memory *s = m->state;
+	const int r = mm_cold_open(s->client, opts, &s->cold);
+
+	if (!r)
+		*ret_classes = mm_cold_classes(s->cold);
+	return r;
+}
+
+static int mmd_memory_cold_window(struct mm_memory *m, uint32_t first_chunk, uint32_t chunks)
+{
+	const struct mmd_memory *s = m->state;
+
+	return mm_cold_window(s->cold, first_chunk, chunks);
+}
+
+static int mmd_memory_cold_set(struct mm_memory *m, uint32_t entry, bool live)
+{
+	const struct mmd_memory *s = m->state;
+
+	return mm_cold_set(s->cold, entry, live);
+}
+
+static uint64_t mmd_memory_cold_commit(struct mm_memory *m)
+{
+	const struct mmd_memory *s = m->state;
+
+	return mm_cold_commit(s->cold);
+}
+
+static int mmd_memory_cold_state(struct mm_memory *m, struct mm_cold_state *ret_state)
+{
+	const struct mmd_memory *s = m->state;
+
+	return mm_cold_state(s->cold, ret_state);
 }
 
 static int mmd_memory_event_fd(struct mm_memory *m)
@@ -233,6 +274,11 @@ static const struct mm_memory_ops mmd_memory_ops = {
 	.swap_open = mmd_memory_swap_open,
 	.swap = mmd_memory_swap,
 	.swap_next = mmd_memory_swap_next,
+	.cold_open = mmd_memory_cold_open,
+	.cold_window = mmd_memory_cold_window,
+	.cold_set = mmd_memory_cold_set,
+	.cold_commit = mmd_memory_cold_commit,
+	.cold_state = mmd_memory_cold_state,
 	.event_fd = mmd_memory_event_fd,
 	.next_event = mmd_memory_next_event,
 	.plan_held_ns = mmd_memory_plan_held_ns,

@@ -61,10 +61,11 @@ static int plain_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUd
 	return 0;
 }
 
-static int plain_kv_want(struct mm_memory *m, uint32_t chunks_total)
+static int plain_kv_want(struct mm_memory *m, uint32_t chunks_total, uint32_t first)
 {
 	const struct plain_memory *p = m->state;
 
+	(void)first;
 	return chunks_total <= p->kv_chunks ? 0 : -ENOSPC;
 }
 

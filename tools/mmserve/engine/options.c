@@ -187,6 +187,9 @@ static const struct mm_opt serve_opts[] = {
 	  AT(kv_share_bytes), .min = 1, .otherwise = "no split" },
 	{ "swap", "SIZE", "host memory for KV of preempted requests, 0 for none", MM_OPT_SIZE,
 	  AT(swap_bytes), .choices = serve_swap_choices, .preset = "auto" },
+	{ "cold", "N",
+	  "full blocks that may stay in --swap while they are read: mmd streams them in each step",
+	  MM_OPT_NUMBER, AT(cold), .max = MM_COLD_MAX, .preset = "0" },
 	{ "swap-tokens", "N",
 	  "a request that must leave because memory is asked back is computed again if it "
 	  "has fewer tokens in KV",
@@ -300,6 +303,11 @@ static int options_check(const struct mm_serve_options *o)
 		return mm_opt_refuse(&serve_program, 0, "--plain, --socket: exclude each other");
 	if (o->plain && o->turn_mode != MM_TURN_NONE)
 		return mm_opt_refuse(&serve_program, 0, "--plain, --turns: exclude each other");
+	if (o->plain && o->cold)
+		return mm_opt_refuse(&serve_program, 0, "--plain, --cold: exclude each other");
+	if (o->cold && o->kv_order != MM_KV_BLOCK_MAJOR)
+		return mm_opt_refuse(&serve_program, 0,
+				     "--cold: only with --kv-layout block-major");
 	if (o->max_batched_tokens && o->max_batched_tokens < o->max_batch)
 		return mm_opt_refuse(&serve_program, 0,
 				     "--max-batched-tokens: must be at least --max-batch");

@@ -44,6 +44,7 @@ struct mm_serve_options {
 	uint32_t kv_order; /* enum mm_kv_order */
 	uint64_t kv_share_bytes;
 	uint64_t swap_bytes; /* MM_SWAP_AUTO: chosen by the memory's policy */
+	uint32_t cold;       /* entries; 0: no block is cold */
 	uint32_t swap_tokens, slice_tokens;
 	uint64_t kv_idle_ms, kv_keep_permille;
 	uint64_t kv_timeout_ms;

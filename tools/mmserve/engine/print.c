@@ -109,6 +109,13 @@ static void kv_print(FILE *out, const json_t *s)
 			mm_size_print(mm_json_u64(s, "swapped_in_bytes"), back),
 			seconds_text(mm_json_real(s, "swap_total_s"), waited),
 			mm_json_u64(s, "swaps_failed"));
+	if (mm_json_u64(s, "cold_blocks"))
+		fprintf(out,
+			LABEL "%" PRIu64 " permille of what steps read, %" PRIu64
+			      " at most at once, %" PRIu64 " blocks (%s) copied out\n",
+			"cold", mm_json_u64(s, "cold_permille"), mm_json_u64(s, "cold_entries_max"),
+			mm_json_u64(s, "cold_blocks"),
+			mm_size_print(mm_json_u64(s, "cold_out_bytes"), away));
 }
 
 static void layers_print(FILE *out, const json_t *s)

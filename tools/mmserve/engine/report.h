@@ -44,7 +44,12 @@ struct mm_stats {               /* counted by the engine */
 	uint64_t blocks_moved;
 	uint64_t swapped_out_bytes;
 	uint64_t swapped_in_bytes;
-	uint64_t swaps_failed; /* lists that failed, whose sequences are computed again */
+	uint64_t blocks_cooled;    /* to entries of the cold pool */
+	uint64_t cold_out_bytes;   /* of them, those that were copied */
+	uint64_t cold_entries_max; /* most that were live at once */
+	uint64_t blocks_read;      /* words of all tables of all steps */
+	uint64_t cold_read;        /* of these, entries */
+	uint64_t swaps_failed;     /* lists that failed, whose sequences are computed again */
 	uint32_t kv_chunks_max;
 	uint32_t batch_max;
 	uint32_t layers_remapped_max;

@@ -58,6 +58,8 @@ int mm_suspend_open(struct mm_engine *e)
 	if (by_policy) {
 		least = shares_bytes(e, LEAST_SHARES);
 		bytes = e->memory->fixed ? least : shares_bytes(e, AUTO_SHARES);
+		least = MM_MAX(least, e->opts.cold * slot_bytes(e));
+		bytes = MM_MAX(bytes, least);
 	}
 	bytes = MM_MIN(bytes / slot_bytes(e), INT32_MAX) * slot_bytes(e);
 	if (!bytes)
@@ -115,7 +117,7 @@ static int suspend_wait(struct swap_run *run)
 	struct mm_swap_done done = { .size = sizeof(done) };
 	const int r = wait_one(run->e, &done);
 
-	if (r)
+	if (r || mm_cooler_take(run->e, &done))
 		return r;
 	run->flying--;
 	if (!done.error)

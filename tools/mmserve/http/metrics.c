@@ -108,6 +108,12 @@ static void metric_engine(struct mm_buffer *b, const struct mm_inbox_stats *s)
 		  &s->steps_void },
 		{ "kv_chunks", "gauge", "Chunks of KV memory that are held.", &s->kv_chunks },
 		{ "kv_blocks_free", "gauge", "Blocks of them that are free.", &s->kv_blocks_free },
+		{ "cold_entries", "gauge", "Blocks in host memory that mmd streams.",
+		  &s->cold_entries },
+		{ "cold_blocks", "gauge", "Those that running requests read there.",
+		  &s->cold_blocks },
+		{ "cold_out_bytes_total", "counter", "Bytes of blocks copied to be streamed.",
+		  &s->cold_out_bytes },
 		{ "layers_away", "gauge", "Layers that mmd has lent to others.", &s->layers_away },
 	};
 

@@ -20,6 +20,7 @@
 #include "libclient/base/base.h"
 #include "libclient/base/random.h"
 #include "tests/unit/tools/mmserve/rig.h"
+#include "tests/unit/tools/mmserve/rig_cold.h"
 #include "tools/lab/mkmodel/config.h"
 #include "tools/mmserve/engine/packs.h"
 
@@ -31,7 +32,7 @@ struct lender { /* the state of a memory that lends */
 	const CUdeviceptr *kv_va; /* the engine's, by range */
 	uint64_t chunk_bytes;
 	uint32_t ranges;
-	uint32_t chunks, wanted, n_usable, owed;
+	uint32_t chunks, share, wanted, first, n_usable, owed;
 	bool *usable;
 	uint64_t rng, steps;
 	bool in_step;
@@ -44,6 +45,7 @@ struct lender { /* the state of a memory that lends */
 	uint8_t *space;
 	uint64_t space_bytes;
 	int ready_fd;
+	struct rig_cold cold;
 };
 
 static uint32_t lender_draw(struct lender *l, uint32_t below)
@@ -82,28 +84,53 @@ static int lender_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CU
 	struct mm_kv_opts all = *opts;
 	int r;
 
-	all.share_chunks = l->run->lend ? opts->chunks_max : opts->share_chunks;
+	l->share = opts->share_chunks;
+	all.share_chunks = l->run->lend || l->run->cold ? opts->chunks_max : opts->share_chunks;
 	r = l->plain.ops->kv_open(&l->plain, &all, ret_va);
 	assert_int_equal(r, 0);
 	l->kv_va = ret_va;
 	l->ranges = opts->ranges;
 	l->chunk_bytes = opts->chunk_bytes;
+	l->cold.gpu = l->plain.gpu;
+	l->cold.arena = ret_va[0];
+	l->cold.chunk_bytes = opts->chunk_bytes;
 	l->chunks = all.share_chunks;
 	l->usable = calloc(l->chunks, sizeof(*l->usable));
 	assert_non_null(l->usable);
 	for (uint32_t i = 0; i < l->chunks; i++) {
-		l->usable[i] = !l->run->lend;
+		l->usable[i] = !l->run->lend && !l->run->cold;
 		lender_poison(l, i);
 	}
 	return 0;
 }
 
-static int lender_kv_want(struct mm_memory *m, uint32_t chunks_total)
+/* Grants a chunk: the lowest one from l->first on, or any if there is none. */
+static void lender_grant(struct lender *l)
+{
+	uint32_t chunk = l->first;
+
+	while (chunk < l->chunks && l->usable[chunk])
+		chunk++;
+	if (!l->first || chunk == l->chunks)
+		chunk = lender_draw(l, l->chunks);
+	while (l->usable[chunk])
+		chunk = (chunk + 1) % l->chunks;
+	l->usable[chunk] = true;
+	l->n_usable++;
+}
+
+static int lender_kv_want(struct mm_memory *m, uint32_t chunks_total, uint32_t first)
 {
 	struct lender *l = m->state;
 
-	if (!l->run->lend)
+	l->first = first;
+	if (!l->run->lend && !l->run->cold)
 		return chunks_total <= l->chunks ? 0 : -ENOSPC;
+	if (!l->run->lend) {
+		while (l->n_usable < MM_MIN(chunks_total, l->share))
+			lender_grant(l);
+		return chunks_total <= l->share ? 0 : -ENOSPC;
+	}
 	assert_true(chunks_total <= l->chunks);
 	l->wanted = chunks_total;
 	return chunks_total <= l->n_usable ? 0 : lender_draw(l, 4) ? -EAGAIN : -ENOSPC;
@@ -114,7 +141,7 @@ static void lender_kv_usable(struct mm_memory *m, uint64_t *ret_bitmap, size_t w
 	struct lender *l = m->state;
 
 	memset(ret_bitmap, 0, words * sizeof(*ret_bitmap));
-	for (uint32_t i = 0; i < l->chunks; i++)
+	for (uint32_t i = 0; i < MM_MIN(l->chunks, words * 64); i++)
 		if (l->usable[i])
 			ret_bitmap[i / 64] |= UINT64_C(1) << i % 64;
 }
@@ -124,6 +151,7 @@ static int lender_kv_release(struct mm_memory *m, uint32_t chunk)
 	struct lender *l = m->state;
 
 	assert_true(l->run->lend && chunk < l->chunks && l->usable[chunk] && !l->in_step);
+	assert_false(rig_cold_names(&l->cold, chunk));
 	l->usable[chunk] = false;
 	l->n_usable--;
 	l->owed -= l->owed != 0;
@@ -146,6 +174,7 @@ static int lender_swap_open(struct mm_memory *m, uint64_t bytes)
 	l->space_bytes = bytes;
 	l->space = calloc(1, bytes);
 	assert_non_null(l->space);
+	l->cold.space = l->space;
 	return 0;
 }
 
@@ -182,6 +211,7 @@ static void swap_copy(struct lender *l, bool in, const struct mm_swap_piece *p)
 
 	assert_true(p->range < l->ranges && p->swap_offset + p->bytes <= l->space_bytes);
 	assert_true(l->usable[p->arena_offset / l->chunk_bytes]);
+	assert_false(rig_cold_names(&l->cold, (uint32_t)(p->arena_offset / l->chunk_bytes)));
 	if (in)
 		bytes_write(l, va, l->space + p->swap_offset, p->bytes);
 	else
@@ -213,14 +243,27 @@ static int lender_event_fd(struct mm_memory *m)
 	return l->run->lend || l->run->swap_bytes ? l->ready_fd : -1;
 }
 
-static int lender_grant(struct lender *l, struct mm_event *ret_event)
+/* The answer to a window, or another limit, at random. */
+static bool lender_cools(struct lender *l)
 {
-	uint32_t chunk = lender_draw(l, l->chunks);
+	struct rig_cold *c = &l->cold;
 
-	while (l->usable[chunk])
-		chunk = (chunk + 1) % l->chunks;
-	l->usable[chunk] = true;
-	l->n_usable++;
+	if (!c->opts.size || lender_draw(l, 4))
+		return false;
+	if (c->state.pending && lender_draw(l, 4) == 0) {
+		rig_cold_answer(c);
+		return true;
+	}
+	if (!l->run->lend || lender_draw(l, c->state.pending ? 4 : 30))
+		return false;
+	c->state.limit =
+		lender_draw(l, 3) ? c->opts.entries_max : lender_draw(l, c->opts.entries_max + 1);
+	return true;
+}
+
+static int lender_granted(struct lender *l, struct mm_event *ret_event)
+{
+	lender_grant(l);
 	*ret_event = (struct mm_event){ .size = sizeof(*ret_event),
 					.kind = MM_EVENT_KV_GRANTED,
 					.count = 1 };
@@ -231,10 +274,14 @@ static int lender_next_event(struct mm_memory *m, struct mm_event *ret_event)
 {
 	struct lender *l = m->state;
 
+	if (lender_cools(l)) {
+		*ret_event = (struct mm_event){ .size = sizeof(*ret_event), .kind = MM_EVENT_COLD };
+		return 0;
+	}
 	if (!l->run->lend)
 		return -EAGAIN;
 	if (l->n_usable < l->wanted && lender_draw(l, 8) == 0)
-		return lender_grant(l, ret_event);
+		return lender_granted(l, ret_event);
 	if (l->n_usable < l->wanted && lender_draw(l, 30) == 0) {
 		*ret_event = (struct mm_event){ .size = sizeof(*ret_event),
 						.kind = MM_EVENT_KV_DENIED,
@@ -289,6 +336,9 @@ static int lender_step_begin(struct mm_memory *m)
 	struct lender *l = m->state;
 
 	assert_false(l->in_step);
+	if (l->cold.state.pending && lender_draw(l, 8) == 0)
+		rig_cold_answer(&l->cold);
+	assert_int_equal(l->plain.gpu->cuCtxSynchronize(), 0);
 	l->in_step = true;
 	if (++l->steps == l->run->corrupt)
 		lender_corrupt(l);
@@ -328,6 +378,7 @@ static int lender_step_end(struct mm_memory *m, CUstream stream, struct mm_step_
 	const int r = l->plain.ops->step_end(&l->plain, stream, ret_info);
 
 	l->in_step = false;
+	rig_cold_restart(&l->cold);
 	if (!r && l->run->lend && lender_draw(l, 20) == 0)
 		return -ECANCELED;
 	if (!r)
@@ -338,9 +389,11 @@ static int lender_step_end(struct mm_memory *m, CUstream stream, struct mm_step_
 static int lender_step_abandon(struct mm_memory *m, CUstream stream)
 {
 	struct lender *l = m->state;
+	const int r = l->plain.ops->step_abandon(&l->plain, stream);
 
 	l->in_step = false;
-	return l->plain.ops->step_abandon(&l->plain, stream);
+	rig_cold_restart(&l->cold);
+	return r;
 }
 
 static int lender_layer(struct mm_memory *m, uint32_t layer, CUstream stream)
@@ -349,6 +402,53 @@ static int lender_layer(struct mm_memory *m, uint32_t layer, CUstream stream)
 	(void)layer;
 	(void)stream;
 	return 0;
+}
+
+static int lender_layer_end(struct mm_memory *m, uint32_t layer, CUstream stream)
+{
+	struct lender *l = m->state;
+
+	rig_cold_layer_end(&l->cold, layer, stream);
+	return 0;
+}
+
+static int lender_cold_open(struct mm_memory *m, const struct mm_cold_opts *opts,
+			    uint32_t *ret_classes)
+{
+	struct lender *l = m->state;
+
+	return rig_cold_open(&l->cold, opts, ret_classes);
+}
+
+static int lender_cold_window(struct mm_memory *m, uint32_t first_chunk, uint32_t chunks)
+{
+	struct lender *l = m->state;
+
+	assert_false(l->in_step);
+	for (uint32_t i = first_chunk; i < first_chunk + chunks; i++)
+		assert_true(i < l->chunks && l->usable[i]);
+	return rig_cold_window(&l->cold, first_chunk, chunks);
+}
+
+static int lender_cold_set(struct mm_memory *m, uint32_t entry, bool live)
+{
+	struct lender *l = m->state;
+
+	return rig_cold_set(&l->cold, entry, live);
+}
+
+static uint64_t lender_cold_commit(struct mm_memory *m)
+{
+	struct lender *l = m->state;
+
+	return rig_cold_commit(&l->cold);
+}
+
+static int lender_cold_state(struct mm_memory *m, struct mm_cold_state *ret_state)
+{
+	struct lender *l = m->state;
+
+	return rig_cold_state(&l->cold, ret_state);
 }
 
 static bool lender_step_wants_times(struct mm_memory *m)
@@ -398,6 +498,11 @@ static const struct mm_memory_ops lender_ops = {
 	.swap_open = lender_swap_open,
 	.swap = lender_swap,
 	.swap_next = lender_swap_next,
+	.cold_open = lender_cold_open,
+	.cold_window = lender_cold_window,
+	.cold_set = lender_cold_set,
+	.cold_commit = lender_cold_commit,
+	.cold_state = lender_cold_state,
 	.event_fd = lender_event_fd,
 	.next_event = lender_next_event,
 	.plan_held_ns = lender_plan_held_ns,
@@ -408,7 +513,7 @@ static const struct mm_memory_ops lender_ops = {
 	.step_end = lender_step_end,
 	.step_abandon = lender_step_abandon,
 	.layer_begin = lender_layer,
-	.layer_end = lender_layer,
+	.layer_end = lender_layer_end,
 	.step_wants_times = lender_step_wants_times,
 	.step_capture = lender_step_graph,
 	.step_replay = lender_step_graph,
@@ -528,6 +633,7 @@ static void lender_serve(struct lender *l, const struct mm_arch *arch, struct mm
 		.admit = run->admit,
 		.kv_share_bytes = run->kv_share_bytes,
 		.swap_bytes = run->swap_bytes,
+		.cold = run->cold,
 		.kv_idle_ns = 3 * MM_NS_PER_MS,
 		.kv_timeout_ns = 1800 * MM_NS_PER_S,
 		.time_scale = run->time_scale > 0 ? run->time_scale : 1,

@@ -6,7 +6,8 @@
  * Concept:    rig_serve() serves requests under given limits and remembers, for each output token,
  *             its id and a checksum of all its logits. With lend set, the memory behaves as mmd
  *             might, at random from a seed: it grants late, denies, reclaims chunks, aborts steps;
- *             chunks that it has not granted are filled with NaN.
+ *             chunks that it has not granted are filled with NaN. With cold, blocks are streamed
+ *             (rig_cold.h), and with lend their limit changes, down to none.
  * Threading:  one thread.
  */
 #pragma once
@@ -48,6 +49,7 @@ struct rig_run {
 	uint64_t lend;           /* 0: plain memory; else the seed */
 	uint32_t lend_pages;     /* most pages, of 4 KiB, that are lent; 0: 40 */
 	uint64_t swap_bytes;     /* 0: no swap space; lists are copied late, and some fail */
+	uint32_t cold;           /* entries; needs swap_bytes, and no graphs */
 	bool patient;            /* with lend: reclaims have a deadline that leaves time */
 	bool verify;
 	bool fused;
