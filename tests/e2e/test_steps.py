@@ -80,7 +80,20 @@ def test_chosen_plans(model):
                                "2,4", "--slots", 2, "--steps", 2, "--warmup", 1)
     assert code == 0, errors
     rows = [line.split() for line in text.splitlines() if line.startswith("     ")]
-    assert [row[:3] for row in rows[-2:]] == [["2", "2", "4"], ["4", "2", "6"]]
+    assert [row[:4] for row in rows[-2:]] == [["2", "2", "4", "0"], ["4", "2", "6", "0"]]
+
+
+def test_cold(model):
+    """Cold blocks are streamed under each plan, more in the same window, and take the link's time at least."""
+    code, text, errors = steps("--profile", PROFILE, "--model", model, "--page", "2M", "--alpha", "0,2", "--slots", 2,
+                               "--cold", "3,50,2000", "--steps", 4, "--warmup", 4, "--json")
+    assert code == 0, errors
+    plans = json.loads(text)["plans"]
+    assert [(plan["alpha"], plan["cold"], plan["cycling"]) for plan in plans] == [
+        (0, 3, 0), (0, 50, 0), (0, 2000, 0), (2, 3, 4), (2, 50, 4), (2, 2000, 4)]
+    unit = 2 * 16 * 64 * 2
+    for plan in plans:
+        assert plan["least_ns"] >= 0.99 * plan["cold"] * LAYERS * unit / 419, plan
 
 
 def mmd_of(bench):

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
+#include "libclient/protocol/cold.h"
 #include "libclient/support/cleanup.h"
 #include "tools/lab/common/procs.h"
 
@@ -102,6 +103,93 @@ static int wait_kv(struct mm_stepper *s, uint32_t chunks, uint64_t *usable, size
 	}
 }
 
+/* ---- cold blocks ---- */
+
+static uint32_t stepper_window_chunks(const struct mm_stepper *s, uint32_t entries)
+{
+	const uint32_t layers = s->arch.layers;
+
+	if (!entries)
+		return 0;
+	return (uint32_t)mm_div_up(mm_cold_window_bytes(mm_cold_layer_classes(layers), layers,
+							s->kv.block_bytes / layers, entries),
+				   s->kv.chunk_bytes);
+}
+
+static int stepper_cold_fail(struct mm_stepper *s, int error, const char *what, char *err)
+{
+	return stepper_fail(err, error, what, s->memory.ops->error(&s->memory));
+}
+
+/* Waits until the limit is known, or the window is in force. */
+static int cold_wait(struct mm_stepper *s, bool window, char *err)
+{
+	const uint64_t deadline_ns = mm_now_ns() + KV_WAIT_NS;
+	struct mm_cold_state state = { .size = sizeof(state) };
+	struct mm_event event = { .size = sizeof(event) };
+
+	for (;;) {
+		int r;
+
+		while (!s->memory.ops->next_event(&s->memory, &event))
+			;
+		r = s->memory.ops->cold_state(&s->memory, &state);
+		if (r || (window && state.error))
+			return stepper_cold_fail(s, r ? r : state.error, "cold blocks", err);
+		if (window ? !state.pending && state.window_chunks : state.limit >= s->cold)
+			return 0;
+		if (mm_now_ns() > deadline_ns)
+			return stepper_fail(err, -ETIMEDOUT, "cold blocks",
+					    "mmd does not allow them in time");
+		poll(NULL, 0, KV_POLL_MS);
+	}
+}
+
+/* Declares cold blocks, and has the last chunks of the arena as their window. */
+static int open_cold(struct mm_stepper *s, const struct mm_stepper_opts *o, char *err)
+{
+	const uint32_t chunks = stepper_window_chunks(s, o->cold);
+	const struct mm_cold_opts opts = { .size = sizeof(opts),
+					   .unit_bytes = s->kv.block_bytes / s->arch.layers,
+					   .layers = s->arch.layers,
+					   .entries_max = o->cold,
+					   .floor = o->cold };
+	const struct mm_memory_ops *ops = s->memory.ops;
+	uint32_t classes;
+	int r;
+
+	if (!o->cold)
+		return 0;
+	s->cold = o->cold;
+	r = ops->swap_open(&s->memory, o->cold * s->kv.block_bytes);
+	if (r)
+		return stepper_cold_fail(s, r, "the swap space of cold blocks", err);
+	r = ops->cold_open(&s->memory, &opts, &classes);
+	if (r)
+		return stepper_cold_fail(s, r, "cold blocks", err);
+	r = cold_wait(s, false, err);
+	if (r)
+		return r;
+	r = ops->cold_window(&s->memory, chunks_of(s, o->batch * blocks_each(o)), chunks);
+	return r ? stepper_cold_fail(s, r, "the window of cold blocks", err)
+		 : cold_wait(s, true, err);
+}
+
+int mm_stepper_stream(struct mm_stepper *s, uint32_t entries, char *err)
+{
+	mm_assert(entries <= s->cold);
+	for (uint32_t e = 0; e < s->cold; e++) {
+		const int r = s->memory.ops->cold_set(&s->memory, e, e < entries);
+
+		if (r)
+			return stepper_cold_fail(s, r, "a cold block", err);
+	}
+	if (s->cold && !s->memory.ops->cold_commit(&s->memory))
+		return stepper_cold_fail(s, -EPROTO, "cold blocks", err);
+	s->live = entries;
+	return 0;
+}
+
 /* Returns the @n-th usable block; each sequence has blocks of its own. */
 static uint32_t table_entry(const struct mm_stepper *s, uint32_t n)
 {
@@ -121,7 +209,7 @@ static int open_kv(struct mm_stepper *s, const struct mm_stepper_opts *o, char *
 		return stepper_fail(err, r, "KV memory", strerror(-r));
 	kv.chunk_bytes = s->kv.chunk_bytes;
 	kv.ranges = s->kv.ranges;
-	kv.chunks_max = chunks_of(s, o->batch * blocks_each(o));
+	kv.chunks_max = chunks_of(s, o->batch * blocks_each(o)) + stepper_window_chunks(s, o->cold);
 	kv.share_chunks = kv.chunks_max;
 	words = mm_div_up(kv.chunks_max, 64);
 	usable = calloc(words, sizeof(*usable));
@@ -169,6 +257,8 @@ int mm_stepper_open(struct mm_stepper *s, const struct mm_stepper_opts *o, char 
 		r = stepper_open_model(s, o, err);
 	if (!r)
 		r = open_kv(s, o, err);
+	if (!r)
+		r = open_cold(s, o, err);
 	return r ? r : open_forward(s, o, err);
 }
 

@@ -20,6 +20,7 @@ struct mm_stepper_opts {
 	const char *kernels;
 	uint32_t batch;   /* sequences */
 	uint32_t context; /* tokens per sequence, with the one that is decoded */
+	uint32_t cold;    /* KV blocks in host memory that may be streamed, at most */
 };
 
 struct mm_stepper {
@@ -33,6 +34,7 @@ struct mm_stepper {
 	struct mm_forward forward;
 	CUevent ends[2]; /* ends of the last two steps */
 	uint64_t steps;
+	uint32_t cold, live; /* entries that are declared; that are live */
 };
 
 /**
@@ -43,6 +45,12 @@ struct mm_stepper {
  * The variables MM_SOFTGPU_* of the environment describe the device. Return: 0; negative errno.
  */
 int mm_stepper_open(struct mm_stepper *s, const struct mm_stepper_opts *opts, char *err);
+
+/*
+ * Has each of the next steps stream @entries blocks, at most as many as were declared. Their bytes
+ * are those of the swap space as it is: no sequence reads them. Return: 0; negative errno.
+ */
+int mm_stepper_stream(struct mm_stepper *s, uint32_t entries, char *err);
 
 /**
  * mm_stepper_step() - compute a step, and wait for it

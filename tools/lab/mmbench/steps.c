@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/lab/mmbench/steps.h"
-#include "tools/lab/mmbench/steps.h"
 #include "tools/lab/mmbench/steps_report.h"
 
 #include <errno.h>
@@ -31,6 +30,7 @@
 #define ERR_BYTES    MM_SERVE_ERROR_BYTES
 #define HEADROOM_MIB 2048u /* device memory that mmd leaves to activations */
 #define F16_BYTES    2
+#define SWAP_BYTES   "1T" /* no limit: only what is touched takes memory, and nothing is */
 
 struct steps {
 	struct mm_bench_steps_opts opts;
@@ -144,8 +144,8 @@ static int steps_make_model(struct steps *s)
 static int steps_start_mmd(struct steps *s)
 {
 	char headroom[16], page[32];
-	char *flags[] = { "--driver", "software", "--headroom", headroom, "--page",
-			  page,       "--policy", "remap",      NULL };
+	char *flags[] = { "--driver", "software", "--headroom", headroom,   "--page", page,
+			  "--policy", "remap",    "--swap-max", SWAP_BYTES, NULL };
 	int r;
 
 	snprintf(headroom, sizeof(headroom), "%uM", HEADROOM_MIB);
@@ -175,22 +175,29 @@ static void know_device(struct steps *s)
 	r->layer_bytes = mm_arch_layer_bytes(a, F16_BYTES);
 	r->t_t_ns = mm_cost_copy_ns(&r->profile, MM_LINK_H2D, r->layer_bytes, 0);
 	r->t_c_ns = ns.layer + (ns.before + ns.after) / a->layers;
+	r->t_kv_ns = (double)s->stepper.kv.block_bytes / a->layers / r->profile.h2d_bps *
+		     (double)MM_NS_PER_S;
 }
 
 /*
  * Computes a step's duration as the controller does, with a layer's computation as mmd would
  * measure it under this plan: streaming takes memory bandwidth from the layers that compute
- * meanwhile. With one slot nothing is streamed while a cycling layer computes.
+ * meanwhile. With one slot no weights are streamed while a cycling layer computes. Cold blocks are
+ * streamed beside them in the order in which layers are needed, so only the link's sum counts.
  */
-static uint64_t expected_ns(const struct mm_bench_steps_result *r, const struct mm_plan_set *set)
+static uint64_t expected_ns(const struct mm_bench_steps_result *r,
+			    const struct mm_bench_steps_plan *plan)
 {
+	const struct mm_plan_set *set = &plan->set;
 	const double more = mm_cost_slowdown(&r->profile, 1, 0) - 1;
-	const double streaming = (double)set->m * (double)r->t_t_ns;
-	const uint32_t beside = set->beta == 1 ? r->layers - set->m : r->layers;
+	const double cold = plan->cold * r->t_kv_ns * r->layers;
+	const double streaming = (double)set->m * (double)r->t_t_ns + cold;
+	const uint32_t beside = set->beta == 1 && !cold ? r->layers - set->m : r->layers;
 	const double both = MM_MIN(streaming, beside * (double)r->t_c_ns * (1 + more));
 	const double slower = both * more / (1 + more) / r->layers;
 
-	return mm_plan_set_step_ns(set, r->layers, r->t_c_ns + (uint64_t)slower, r->t_t_ns);
+	return MM_MAX(mm_plan_set_step_ns(set, r->layers, r->t_c_ns + (uint64_t)slower, r->t_t_ns),
+		      (uint64_t)(cold ? streaming : 0));
 }
 
 /* ---- measuring ---- */
@@ -205,7 +212,7 @@ static void take_median(uint64_t *ns, uint32_t n, struct mm_bench_steps_plan *pl
 	plan->most_ns = mm_percentile_u64(ns, n - 1, 100);
 }
 
-static int plan_measure(struct steps *s, uint32_t alpha, uint32_t beta)
+static int plan_measure(struct steps *s, uint32_t alpha, uint32_t beta, uint32_t cold)
 {
 	mm_cleanup(mm_free_ptr) uint64_t *ns = calloc(s->opts.steps, sizeof(*ns));
 	struct mm_bench_steps_plan *plan = &s->result.plans[s->result.n];
@@ -214,7 +221,12 @@ static int plan_measure(struct steps *s, uint32_t alpha, uint32_t beta)
 
 	if (!ns)
 		return steps_fail(s, -ENOMEM, "out of memory");
-	*plan = (struct mm_bench_steps_plan){ .alpha = alpha, .beta = alpha ? beta : 0 };
+	*plan = (struct mm_bench_steps_plan){ .alpha = alpha,
+					      .beta = alpha ? beta : 0,
+					      .cold = cold };
+	r = mm_stepper_stream(&s->stepper, cold, s->err);
+	if (r)
+		return steps_error(s, mm_bench_mmd_explain(&s->mmd, r, s->err));
 	r = mm_bench_mmd_set_plan(&s->mmd, "steps", alpha, beta, s->result.layers, &plan->set,
 				  s->err);
 	if (r)
@@ -229,12 +241,23 @@ static int plan_measure(struct steps *s, uint32_t alpha, uint32_t beta)
 		if (r)
 			return steps_error(s, r);
 	}
-	plan->expected_ns = expected_ns(&s->result, &plan->set);
+	plan->expected_ns = expected_ns(&s->result, plan);
 	take_median(ns, s->opts.steps, plan);
 	s->result.worst = MM_MAX(s->result.worst,
 				 fabs((double)plan->median_ns / (double)plan->expected_ns - 1));
 	s->result.n++;
 	return 0;
+}
+
+/* Measures a plan with each number of cold blocks. */
+static int plan_measure_each(struct steps *s, uint32_t alpha, uint32_t beta)
+{
+	const struct mm_bench_steps_opts *o = &s->opts;
+	int r = 0;
+
+	for (uint32_t i = 0; i < MM_MAX(o->n_cold, 1) && !r; i++)
+		r = plan_measure(s, alpha, beta, o->n_cold ? o->cold[i] : 0);
+	return r;
 }
 
 static void show_progress(const struct steps *s, uint32_t alpha, uint32_t beta)
@@ -259,12 +282,17 @@ static int steps_measure(struct steps *s)
 			    (!alpha && beta == 2 && o->beta[1]))
 				continue;
 			show_progress(s, alpha, beta);
-			r = plan_measure(s, alpha, beta);
+			r = plan_measure_each(s, alpha, beta);
 		}
 	}
 	if (isatty(STDERR_FILENO))
 		fputc('\n', stderr);
 	return r;
+}
+
+static uint32_t most_cold(const struct mm_bench_steps_opts *o)
+{
+	return o->n_cold ? o->cold[o->n_cold - 1] : 0;
 }
 
 static int steps_run(struct steps *s)
@@ -273,7 +301,8 @@ static int steps_run(struct steps *s)
 						 .socket = s->mmd.socket,
 						 .kernels = s->kernels,
 						 .batch = s->opts.batch,
-						 .context = s->opts.context };
+						 .context = s->opts.context,
+						 .cold = most_cold(&s->opts) };
 	int r;
 
 	if (mm_profile_load(s->opts.profile, &s->result.profile, s->err, sizeof(s->err)))

@@ -31,6 +31,29 @@ static int alpha_parse(const struct mm_opt *opt, char *text, void *into, char *w
 	return 0;
 }
 
+static int cold_parse(const struct mm_opt *opt, char *text, void *into, char *why)
+{
+	struct mm_bench_steps_opts *o = into;
+
+	o->n_cold = 0;
+	for (char *word; (word = strsep(&text, ","));) {
+		uint64_t cold;
+		const int r = mm_opt_number(opt, word, &cold, why);
+
+		if (r)
+			return r;
+		if (o->n_cold == MM_BENCH_STEPS_COLD_MAX ||
+		    (o->n_cold && cold <= o->cold[o->n_cold - 1])) {
+			snprintf(why, MM_OPT_ERROR_BYTES,
+				 "'%.64s': the list must ascend, with %u numbers at most", word,
+				 MM_BENCH_STEPS_COLD_MAX);
+			return -EINVAL;
+		}
+		o->cold[o->n_cold++] = (uint32_t)cold;
+	}
+	return 0;
+}
+
 static int steps_slots_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
 	struct mm_bench_steps_opts *o = into;
@@ -71,6 +94,9 @@ const struct mm_opt mm_bench_steps_options[] = {
 	  CALL(alpha_parse), .max = MM_LAYERS_MAX, .preset = "all", .choices = alpha_choices },
 	{ "slots", "N,...", "that cycling layers share, 1 or 2", CALL(steps_slots_parse), .min = 1,
 	  .max = 2, .preset = "1,2" },
+	{ "cold", "N,...",
+	  "KV blocks in host memory that each step streams, ascending, one number after the other",
+	  CALL(cold_parse), .max = MM_COLD_MAX, .otherwise = "none" },
 	{ "steps", "N", "measured under each plan", NUMBER(2, 1000), AT(steps), .preset = "12" },
 	{ "warmup", "N", "steps before them", NUMBER(1, 1000), AT(warmup), .preset = "6" },
 	{ "dilation", "K", "a second of the device takes K of the host", MM_OPT_REAL, AT(dilation),

@@ -29,11 +29,11 @@ static json_t *plan_json(const struct mm_bench_steps_plan *p)
 
 	for (uint32_t i = 0; i < p->set.m; i++)
 		json_array_append_new(layers, json_integer(p->set.layer[i]));
-	return json_pack("{s:i,s:i,s:i,s:o,s:I,s:I,s:I,s:I,s:f}", "alpha", (int)p->alpha, "slots",
-			 (int)p->beta, "cycling", (int)p->set.m, "layers", layers, "expected_ns",
-			 (json_int_t)p->expected_ns, "median_ns", (json_int_t)p->median_ns,
-			 "least_ns", (json_int_t)p->least_ns, "most_ns", (json_int_t)p->most_ns,
-			 "ratio", step_ratio(p));
+	return json_pack("{s:i,s:i,s:i,s:i,s:o,s:I,s:I,s:I,s:I,s:f}", "alpha", (int)p->alpha,
+			 "cold", (int)p->cold, "slots", (int)p->beta, "cycling", (int)p->set.m,
+			 "layers", layers, "expected_ns", (json_int_t)p->expected_ns, "median_ns",
+			 (json_int_t)p->median_ns, "least_ns", (json_int_t)p->least_ns, "most_ns",
+			 (json_int_t)p->most_ns, "ratio", step_ratio(p));
 }
 
 static int steps_report_json(const struct mm_bench_steps_opts *o,
@@ -60,13 +60,13 @@ static void steps_report_text(const struct mm_bench_steps_opts *o,
 	       o->profile, r->layers, (double)r->layer_bytes / 1e6, o->batch, o->context);
 	printf("a layer computes %.3f ms and is transferred in %.3f ms; dilation %g\n\n",
 	       ns_to_ms(r->t_c_ns), ns_to_ms(r->t_t_ns), o->dilation);
-	printf("%6s %6s %8s %13s %11s %11s %11s %7s\n", "away", "slots", "cycling", "expected ms",
-	       "median ms", "least ms", "most ms", "ratio");
+	printf("%6s %6s %8s %6s %13s %11s %11s %11s %7s\n", "away", "slots", "cycling", "cold",
+	       "expected ms", "median ms", "least ms", "most ms", "ratio");
 	for (uint32_t i = 0; i < r->n; i++) {
 		const struct mm_bench_steps_plan *p = &r->plans[i];
 
-		printf("%6u %6u %8u %13.3f %11.3f %11.3f %11.3f %7.4f\n", p->alpha, p->beta,
-		       p->set.m, ns_to_ms(p->expected_ns), ns_to_ms(p->median_ns),
+		printf("%6u %6u %8u %6u %13.3f %11.3f %11.3f %11.3f %7.4f\n", p->alpha, p->beta,
+		       p->set.m, p->cold, ns_to_ms(p->expected_ns), ns_to_ms(p->median_ns),
 		       ns_to_ms(p->least_ns), ns_to_ms(p->most_ns), step_ratio(p));
 	}
 	printf("\nthe median is at most %.2f %% off\n", 100 * r->worst);
