@@ -223,10 +223,6 @@ static int timed_settle(struct mm_wl_opts *opts, char *why)
 			 opts->policy[p].name);
 		return -EINVAL;
 	}
-	if (opts->cold_entries) {
-		snprintf(why, MM_OPT_ERROR_BYTES, "--cold: only mmsim has it");
-		return -EINVAL;
-	}
 	return mm_wl_settle(opts, why);
 }
 

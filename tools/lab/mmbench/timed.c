@@ -51,7 +51,7 @@ struct policy_run {
 	struct mm_wl_record *record;
 	uint32_t tenant[MM_WL_TENANTS_MAX]; /* the case's index of the run's i-th tenant */
 	char profile[PATH_MAX + 256], controller[1024], quantum[24], quantum_max[12], scale[24],
-		swap[24], keep[12];
+		swap[24], keep[12], cold[12];
 	struct mm_run_plan plan;
 };
 
@@ -229,6 +229,8 @@ static void set_flags(struct policy_run *one)
 	const char *const turns[] = { "--turns", mm_wl_turns_name(o->turns), "--quantum",
 				      one->quantum, NULL };
 	const char *const swap[] = { "--swap", one->swap, NULL };
+	const char *const cold[] = { "--cold", one->cold, NULL };
+	const struct mm_policy_ops *policy = mm_policy_get(one->plan.policy);
 	char knobs[sizeof(one->controller) - 64];
 
 	mm_wl_knobs_text(&one->t->profile, o->controller, knobs, sizeof(knobs));
@@ -239,12 +241,16 @@ static void set_flags(struct policy_run *one)
 	snprintf(one->quantum_max, sizeof(one->quantum_max), "%d", MM_WL_QUANTUM_MAX_MS);
 	snprintf(one->keep, sizeof(one->keep), "%" PRIu32, o->kv_keep_permille);
 	snprintf(one->swap, sizeof(one->swap), "%" PRIu64, o->swap_bytes);
+	snprintf(one->cold, sizeof(one->cold), "%" PRIu32, o->cold_entries);
 	words_add(&one->plan.mmd, mmd);
 	words_add(&one->plan.mmserve, mmserve);
 	if (o->sharing == MM_WL_TEMPORAL)
 		words_add(&one->plan.mmserve, turns);
-	if (o->swap_bytes != MM_WL_SWAP_AUTO && mm_policy_get(one->plan.policy)->kv_swaps)
+	if (o->swap_bytes != MM_WL_SWAP_AUTO && policy->kv_swaps)
 		words_add(&one->plan.mmserve, swap);
+	/* As in mmsim: where a share is fixed, the window would be a part of it. */
+	if (o->cold_entries && policy->kv_swaps && !policy->kv_static)
+		words_add(&one->plan.mmserve, cold);
 }
 
 /* Writes the name of a profile that has a fraction of the device's rates. */
