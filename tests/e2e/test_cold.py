@@ -12,7 +12,7 @@ import pytest
 import models
 from daemon import RpcError
 from plans import run_while_plans_change
-from programs import count, limit, some, wait_until
+from programs import LONG, count, limit, some, wait_until
 from tenant import Tenant, make_requests, plain_tokens, read_output
 
 # Layers in four classes, in three, and in two that do not divide them.
@@ -176,3 +176,38 @@ def test_refusals(root, start, cases):
         root, case, d, [*BLOCK, "--cold", 40, "--swap", "64K"])
     assert "would take all KV memory" in refusal(
         root, case, d, [*BLOCK, "--cold", 65536, "--swap", "64M"])
+
+
+@pytest.mark.skipif(not LONG, reason="MM_TEST_LONG is not set")
+@pytest.mark.parametrize("cold, remap, swap, graphs, turns, reclaim", itertools.product([0, 1], repeat=6))
+def test_matrix(root, start, serve, cases, cold, remap, swap, graphs, turns, reclaim):
+    """Two tenants' tokens, with each of these and without: entries, layers taken by hand, room in the
+    swap space beyond entries, graphs, turns, memory that each takes from the other."""
+    case = cases("llama-8")
+    d = start(policy="remap", pool="6000K" if reclaim else "8M", page="16K",
+              extra=["--swap-max", "64M", *(["--controller", "mode=turns"] if turns else [])])
+    extra = ["--verify", *BLOCK, "--graphs", "on" if graphs else "off", "--kv-idle", "20" if reclaim else "500"]
+    extra += ["--cold", MANY] if cold else []
+    extra += ["--swap", "8M" if swap else MANY * 16384 if cold else 0]
+    extra += ["--turns", "quantum", "--quantum", "20"] if turns else []
+    tenants = [serve(name, case[0], case[1], d, extra=extra, sync=True).ready() for name in ("t", "u")]
+    if remap:
+        tenants[1].go()
+        summary, _ = run_while_plans_change(d, tenants[0], "t", PLANS)
+    else:
+        for tenant in tenants:
+            tenant.go()
+        summary = tenants[0].wait(120)
+    summaries = [summary, tenants[1].wait(120)]
+    for tenant in tenants:
+        assert read_output(tenant.output) == case[2], tenant.name
+    streamed = d.status()["cold_bytes_streamed"]
+    print("MATRIX", json.dumps({
+        "cold": cold, "remap": remap, "swap": swap, "graphs": graphs, "turns": turns, "reclaim": reclaim,
+        "permille": [s["cold_permille"] for s in summaries], "streamed": streamed,
+        "preemptions": [s["preemptions"] for s in summaries],
+        "plans": [s["plan_changes"] for s in summaries], "graph_launches": summaries[0]["graph_launches"],
+        "weights_streamed": d.status()["bytes_streamed"], "released": summaries[0]["kv_chunks_released"]}))
+    assert all(s["refused"] == 0 for s in summaries)
+    assert (summaries[0]["graph_launches"] > 0) == bool(graphs)
+    assert (streamed > 0) == bool(cold)
