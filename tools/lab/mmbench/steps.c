@@ -192,12 +192,12 @@ static uint64_t expected_ns(const struct mm_bench_steps_result *r,
 	const double more = mm_cost_slowdown(&r->profile, 1, 0) - 1;
 	const double cold = plan->cold * r->t_kv_ns * r->layers;
 	const double streaming = (double)set->m * (double)r->t_t_ns + cold;
-	const uint32_t beside = set->beta == 1 && !cold ? r->layers - set->m : r->layers;
+	const uint32_t beside = set->beta == 1 && !plan->cold ? r->layers - set->m : r->layers;
 	const double both = MM_MIN(streaming, beside * (double)r->t_c_ns * (1 + more));
 	const double slower = both * more / (1 + more) / r->layers;
 
 	return MM_MAX(mm_plan_set_step_ns(set, r->layers, r->t_c_ns + (uint64_t)slower, r->t_t_ns),
-		      (uint64_t)(cold ? streaming : 0));
+		      plan->cold ? (uint64_t)streaming : 0);
 }
 
 /* ---- measuring ---- */
