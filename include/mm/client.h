@@ -546,9 +546,9 @@ MM_API int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap
  * @n:         1 to MM_SWAP_PIECES; neighbours in arena and swap space alike are copied as one
  * @user_data: returned by mm_swap_next()
  *
- * Returns at once; MM_EVENT_SWAPPED reports the end. Until then neither end of a piece may be
- * accessed, nor its chunk released. A list may be copied while steps run that do not access its
- * pieces. Pieces of one list, and lists, are copied in any order.
+ * Returns at once; MM_EVENT_SWAPPED reports the end. Until then a piece may be read in the arena
+ * but not written, its place in the swap space not accessed, and its chunk not released. A list may
+ * be copied while steps run. Pieces of one list, and lists, are copied in any order.
  * Return: 0; -EAGAIN MM_SWAP_LOTS lists are in progress or not yet taken; -EINVAL an empty or
  * overlong list; -ERANGE a piece leaves its range or the swap space; -ENOENT a chunk is not usable;
  * -ECONNRESET.

@@ -85,6 +85,14 @@ def test_few_entries(start, serve, cases, entries):
     assert summary["cold_entries_max"] <= entries
 
 
+def test_fixed_share(start, serve, cases):
+    """Where KV has a fixed share, the window is a part of it."""
+    d = daemon(start, "llama-8", policy="swap", pool="8M")
+    case = cases("llama-8")
+    check(cold_tenant(serve, d, case, 60, ["--kv-share", "1M"]).go(), case, d, share=100)
+    assert d.status()["pages"]["kv"] == 0
+
+
 @pytest.mark.parametrize("shape, extra", [("llama-8", ["--graphs", "on"]), ("llama-5", ["--graphs", "on"]),
                                           ("opt-8", ["--break-steps", 200])])
 def test_steps_that_are_replayed_or_break_off(start, serve, cases, shape, extra):
@@ -176,6 +184,13 @@ def test_refusals(root, start, cases):
         root, case, d, [*BLOCK, "--cold", 40, "--swap", "64K"])
     assert "would take all KV memory" in refusal(
         root, case, d, [*BLOCK, "--cold", 65536, "--swap", "64M"])
+
+
+def test_share_too_small(root, start, cases):
+    case = cases("llama-4")
+    d = daemon(start, "llama-4", policy="swap")
+    assert "the share has 8" in refusal(
+        root, case, d, [*BLOCK, "--cold", 100, "--swap", "8M", "--kv-share", "128K"])
 
 
 @pytest.mark.skipif(not LONG, reason="MM_TEST_LONG is not set")

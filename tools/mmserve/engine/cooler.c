@@ -63,15 +63,18 @@ int mm_cooler_reserve(struct mm_engine *e)
 	return 0;
 }
 
-/* In a share of a fixed size the window is part of it. */
-static int share_divide(struct mm_engine *e)
+int mm_cooler_divide(struct mm_engine *e, uint32_t *chunks)
 {
-	if (!e->memory->fixed)
+	const uint32_t window = e->cooler.chunks_max;
+
+	if (!e->memory->fixed || !window)
 		return 0;
-	if (e->chunks_share <= e->cooler.chunks)
-		return cooler_refuse(e, "the window takes %u chunks, and the share has %u",
-				     e->cooler.chunks, e->chunks_share);
-	e->kvman.config.share_chunks = e->chunks_share - e->cooler.chunks;
+	if (*chunks <= window) {
+		cooler_refuse(e, "the window takes %u chunks, and the share has %u", window,
+			      *chunks);
+		return -E2BIG;
+	}
+	*chunks -= window;
 	return 0;
 }
 
@@ -103,7 +106,9 @@ int mm_cooler_open(struct mm_engine *e)
 	c->chunks = window_chunks(e, c->entries);
 	c->state.size = sizeof(c->state);
 	r = mm_sched_set_cold(&e->sched, c->entries);
-	return r ? mm_lender_fail(e, r, "--cold") : share_divide(e);
+	if (e->memory->fixed)
+		e->kvman.config.share_chunks = e->sched.kv.n_chunks;
+	return r ? mm_lender_fail(e, r, "--cold") : 0;
 }
 
 uint32_t mm_cooler_address(const struct mm_engine *e, uint32_t entry)
@@ -265,7 +270,7 @@ static int window_look(struct mm_engine *e, uint32_t keep)
 		if (!(usable[i / 64] >> i % 64 & 1))
 			continue;
 		e->cooler.held += i >= keep;
-		if (i < keep)
+		if (i < keep && !e->memory->fixed)
 			r = window_chunk_release(e, i);
 	}
 	return r;

@@ -55,6 +55,12 @@ struct mm_cooler {
  */
 int mm_cooler_reserve(struct mm_engine *e);
 
+/*
+ * Takes the window's chunks from those of a share of a fixed size. Return: 0; -E2BIG none would be
+ * left, with the engine's sentence.
+ */
+int mm_cooler_divide(struct mm_engine *e, uint32_t *chunks);
+
 /* Declares the entries, once the swap space is open. Return: 0; negative errno, with a sentence. */
 int mm_cooler_open(struct mm_engine *e);
 

@@ -50,6 +50,7 @@ static uint32_t longest_request_tokens(const struct mm_engine *e)
 static int engine_init_sched(struct mm_engine *e, uint32_t max_tokens)
 {
 	const uint64_t chunk_pages = mm_kv_arena_chunk_total(&e->kv) / e->memory->page_bytes;
+	int r;
 	const struct mm_kvman_arena arena = { .chunk_bytes = mm_kv_arena_chunk_total(&e->kv),
 					      .page_bytes = e->memory->page_bytes,
 					      .pages_max = e->memory->kv_pages_max -
@@ -71,6 +72,9 @@ static int engine_init_sched(struct mm_engine *e, uint32_t max_tokens)
 	};
 
 	e->chunks_share = mm_kvman_size_arena(&arena, &config);
+	r = mm_cooler_divide(e, &config.kv_chunks);
+	if (r)
+		return r;
 	return mm_sched_init(&e->sched, &config);
 }
 
@@ -149,6 +153,8 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 		r = engine_init_kvman(e);
 	if (!r && opts->inbox)
 		r = mm_live_open(e, opts->inbox);
+	if (r == -E2BIG)
+		return r;
 	if (r) {
 		snprintf(err, MM_SERVE_ERROR_BYTES, "cannot set up the scheduler: %s",
 			 strerror(-r));
