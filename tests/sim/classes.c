@@ -42,18 +42,25 @@ struct mm_cycle_cold w_classes_view(const struct world *w, const struct w_proc *
 				       .page = page };
 }
 
-/* The version first, then the bits: rows have all that was live in it. The lowest come first. */
+/*
+ * The version first, then the bits: rows have all that was live in it. The lowest come first. The
+ * bits are several words: half of them may be read before others change. A read that began before
+ * what is acknowledged by now has ended.
+ */
 void w_class_choose(struct w_proc *p, uint32_t cursor)
 {
-	const struct w_cold *cold = &p->cold;
+	struct w_cold *cold = &p->cold;
 	struct w_copy *copy = &p->copy[cursor];
+	const bool torn = cold->torn && cold->version_before >= cold->acked;
 	uint64_t left = cold->streamed;
 
-	copy->version = cold->version;
+	cold->torn -= torn;
+	copy->version = torn ? cold->version_before : cold->version;
 	copy->window = p->plan.cold;
 	copy->chosen = true;
 	for (uint32_t e = 0; e < W_COLD; e++) {
-		const bool row = e < p->plan.cold.entries && cold->live[e] && left;
+		const bool live = torn && e < W_COLD / 2 ? cold->live_before[e] : cold->live[e];
+		const bool row = e < p->plan.cold.entries && live && left;
 
 		copy->row[e] = row ? cold->generation[e] : 0;
 		left -= row;

@@ -85,10 +85,24 @@ static void cool_window(struct world *w, struct w_proc *p)
 	w_cold_window(w, p, first, n);
 }
 
+/* All that is live moves up, as far as the limit lets it. */
+static void cool_exchange(struct w_proc *p)
+{
+	const uint32_t entries = MM_MIN(p->cold.entries_max, W_COLD);
+
+	for (uint32_t e = 0; e < entries; e++)
+		w_cold_set(p, e, e >= entries / 2);
+}
+
 static void cool_entries(struct world *w, struct w_proc *p)
 {
 	if (!p->cold.entries_max || p->machine.open)
 		return;
+	w_cold_change(p);
+	if (!w_below(w, 3)) {
+		cool_exchange(p);
+		return;
+	}
 	for (uint32_t n = w_below(w, 4); n; n--) {
 		const uint32_t entry = w_below(w, MM_MIN(p->cold.entries_max, W_COLD));
 

@@ -104,6 +104,13 @@ static uint32_t live_most(const struct w_cold *cold)
 	return n;
 }
 
+void w_cold_change(struct w_proc *p)
+{
+	p->cold.version_before = p->cold.version;
+	p->cold.torn = MM_COLD_CLASSES_MAX;
+	memcpy(p->cold.live_before, p->cold.live, sizeof(p->cold.live_before));
+}
+
 void w_cold_set(struct w_proc *p, uint32_t entry, bool live)
 {
 	struct w_cold *cold = &p->cold;

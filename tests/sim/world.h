@@ -106,6 +106,10 @@ struct w_cold {
 	/* the region that it shares with xfer */
 	uint64_t version, acked;
 	bool live[W_COLD];
+	/* as both were before the last changes: xfer may have begun to read then */
+	uint64_t version_before;
+	uint32_t torn; /* so many reads began then */
+	bool live_before[W_COLD];
 	/* the blocks: in host memory, since when live, and from which version on no longer */
 	uint64_t generation[W_COLD], since[W_COLD], cleared[W_COLD];
 	uint64_t reading[W_COLD]; /* generation that the open step reads; 0: none */
@@ -412,6 +416,8 @@ void w_cold_window(struct world *w, struct w_proc *p, uint32_t first, uint32_t c
 /* Handles the replies to these, and a COLD_LIMIT. */
 void w_cold_replied(struct w_proc *p, const struct mm_msg *msg);
 void w_cold_limited(struct w_proc *p, const struct mm_msg *msg);
+/* Entries change now, while xfer may be reading which are live. */
+void w_cold_change(struct w_proc *p);
 /* An entry gets a block, or loses it, between two steps. */
 void w_cold_set(struct w_proc *p, uint32_t entry, bool live);
 /* Does what the limit demands. No step may be open. */
