@@ -110,12 +110,36 @@ static void cool_entries(struct world *w, struct w_proc *p)
 	}
 }
 
-static void cool_limit(struct world *w, const struct w_proc *p)
+static void cool_limit(struct world *w, const struct w_proc *p, int32_t limit)
 {
-	w_event(w, (struct mm_event){ .kind = MM_EVENT_COLD_SET,
-				      .tenant = p->tenant,
-				      .cold_limit = (int32_t)w_below(w, W_COLD + 1) - 1 });
+	w_event(w, (struct mm_event){
+			   .kind = MM_EVENT_COLD_SET, .tenant = p->tenant, .cold_limit = limit });
 	w_drain(w);
+}
+
+/*
+ * A limit falls below what is live, and its deadline passes while the tenant is stopped or slow, as
+ * often as not within a step. Sometimes it rises again before the tenant has looked.
+ */
+static void cool_late(struct world *w, struct w_proc *p)
+{
+	const uint32_t limit = w_below(w, 3), parts = 4, looks = w_below(w, 24);
+
+	if (!p->connected || !p->cold.classes || p->cold.limit <= limit)
+		return;
+	cool_limit(w, p, (int32_t)limit);
+	p->frozen = w_below(w, 2);
+	for (uint32_t i = 0; i <= parts && p->connected; i++) {
+		w_tick(w, w->opts.reclaim_timeout_ns / parts);
+		w_xfer_work(w, 4, 0);
+	}
+	p->frozen = false;
+	for (uint32_t i = 0; i < looks && p->connected; i++) {
+		w_proc_event(w, p);
+		w_xfer_work(w, 4, 0);
+	}
+	if (p->connected && w_below(w, 2))
+		cool_limit(w, p, (int32_t)p->cold.entries_max);
 }
 
 /*
@@ -188,7 +212,7 @@ static void cool_act(struct world *w, struct w_proc *p)
 		break;
 	case 1:
 		if (w_below(w, 4))
-			cool_limit(w, p);
+			cool_limit(w, p, (int32_t)w_below(w, W_COLD + 1) - 1);
 		else
 			cool_revoke(w, p);
 		break;
@@ -256,6 +280,9 @@ static void cool_fault(struct world *w, struct w_proc *p)
 	case 4:
 		if (p->connected && !p->unloading && !p->model_asked)
 			cool_model(w, p);
+		break;
+	case 5:
+		cool_late(w, p);
 		break;
 	default:
 		p->frozen = !p->frozen && !w_below(w, 4);

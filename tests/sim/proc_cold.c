@@ -60,6 +60,10 @@ void w_cold_limited(struct w_proc *p, const struct mm_msg *msg)
 	p->cold.limit = (uint32_t)msg->arg[0];
 	p->cold.deadline_ns = msg->arg[1];
 	p->cold.limits++;
+	if (!msg->arg[1])
+		return;
+	p->cold.least = p->cold.falls ? MM_MIN(p->cold.least, p->cold.limit) : p->cold.limit;
+	p->cold.falls = true;
 }
 
 bool w_cold_names(const struct w_proc *p, uint32_t chunk)
@@ -76,6 +80,7 @@ void w_cold_end(struct w_proc *p)
 	struct w_cold *cold = &p->cold;
 
 	cold->classes = cold->limit = cold->entries_max = 0;
+	cold->falls = false;
 	cold->first = cold->chunks = 0;
 	for (uint32_t e = 0; e < W_COLD; e++)
 		w_cold_set(p, e, false);
@@ -125,22 +130,26 @@ void w_cold_set(struct w_proc *p, uint32_t entry, bool live)
 	*(live ? &cold->since[entry] : &cold->cleared[entry]) = cold->version;
 }
 
-void w_cold_streamed(struct w_proc *p, uint64_t limit)
+void w_cold_streamed(struct world *w, struct w_proc *p, uint64_t limit)
 {
 	p->cold.streamed = limit;
-	/* Some rows are missing from now on. */
-	p->cold.overrun |= live_most(&p->cold) > limit;
+	/* Some rows are missing from now on; those that a step reads are not. */
+	w->overruns += live_most(&p->cold) > limit;
 }
 
+/*
+ * A limit that fell counts by number, since what xfer has seen of the bits is not known: entries
+ * below it are streamed in any case.
+ */
 void w_cold_obey(struct world *w, struct w_proc *p)
 {
 	struct w_cold *cold = &p->cold;
-	uint32_t left = cold->overrun ? 0 : cold->limit;
+	const uint32_t end = cold->falls ? MM_MIN(cold->least, cold->limit) : W_COLD;
+	uint32_t left = cold->limit;
 
-	w->overruns += cold->overrun;
-	cold->overrun = false;
+	cold->falls = false;
 	for (uint32_t e = 0; e < W_COLD; e++) {
-		if (cold->live[e] && !left)
+		if (cold->live[e] && (!left || e >= end))
 			w_cold_set(p, e, false);
 		left -= cold->live[e];
 	}
@@ -185,7 +194,7 @@ void w_cold_layer_run(struct world *w, struct w_proc *p, uint32_t layer)
 {
 	const struct w_cold *cold = &p->cold;
 
-	for (uint32_t e = 0; e < W_COLD && !cold->overrun && !p->hostile; e++) {
+	for (uint32_t e = 0; e < W_COLD && !p->hostile; e++) {
 		const struct w_unit *unit = &cold->unit[cold->classes * e + layer];
 
 		if (!cold->reading[e])

@@ -239,7 +239,7 @@ static void world_perform(struct world *w, const struct mm_action *a)
 		p->open = MM_XPLAN_OPEN(a->word, a->entry);
 		return;
 	case MM_ACT_COLD_LIMIT:
-		w_cold_streamed(p, a->word);
+		w_cold_streamed(w, p, a->word);
 		return;
 	case MM_ACT_GATE:
 		act_gate(w, p, a);

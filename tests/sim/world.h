@@ -114,7 +114,8 @@ struct w_cold {
 	uint64_t generation[W_COLD], since[W_COLD], cleared[W_COLD];
 	uint64_t reading[W_COLD]; /* generation that the open step reads; 0: none */
 	uint32_t reading_at;      /* from the window that begins with this chunk */
-	bool overrun;             /* more was live than the limit that counts: rows were missing */
+	bool falls;               /* a limit with a deadline was told since the last step began */
+	uint32_t least;           /* the least of those, which may have counted meanwhile */
 	struct w_unit unit[W_UNITS]; /* bytes of the window, from its begin on */
 };
 
@@ -429,7 +430,7 @@ void w_cold_step_begin(struct world *w, struct w_proc *p);
 void w_cold_layer_run(struct world *w, struct w_proc *p, uint32_t layer);
 void w_cold_step_end(struct world *w, struct w_proc *p);
 /* The limit that counts for xfer is written; the model is given back. */
-void w_cold_streamed(struct w_proc *p, uint64_t limit);
+void w_cold_streamed(struct world *w, struct w_proc *p, uint64_t limit);
 void w_cold_end(struct w_proc *p);
 /* True if the chunk is one of its window, or of the one that it has requested. */
 bool w_cold_names(const struct w_proc *p, uint32_t chunk);

@@ -99,7 +99,7 @@ struct mm_c_cold {
 	/* entries that may be live, as the tenant was told, and as xfer streams them */
 	uint32_t limit, streamed;
 	bool limit_due;                 /* the tenant has not been told any yet */
-	uint64_t cut_ns;                /* when xfer gets a limit that fell; 0: it has it */
+	uint64_t cut_ns;                /* xfer gets a limit that fell after it; 0: it has it */
 	bool window_due;                /* a window was requested, and is not answered */
 	uint64_t window_asks;           /* user_data of that request */
 	uint32_t first, chunks;         /* the window that was requested */

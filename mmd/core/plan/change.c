@@ -353,6 +353,7 @@ static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
 		t->model = MM_C_MODEL_SWITCHED;
 		t->change->next_set.m = t->change->next_set.beta = t->change->next_alpha = 0;
 	}
+	mm_c_cold_parked(c, t);
 	plan_enter(c, t, false);
 	t->change->broken = false;
 	gates_reset(c, t);
@@ -431,6 +432,7 @@ static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 	bool served = mm_core_plan_cycles(&t->plan);
 
 	t->change->mapped = t->change->open = 0;
+	mm_c_cold_parked(c, t);
 	cycling_layers(t, cycled);
 	plan_enter(c, t, true);
 	cycling_layers(t, cycles);
@@ -702,11 +704,11 @@ static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change
 
 /*
  * Begins the change that moves no layer: before anything else happens, the gates of this plan are
- * put in order, and the window that was requested is put in force.
+ * put in order, the window that was requested is put in force, and a limit of cold blocks counts.
  */
 static void change_begin_null(struct mm_core *c, struct mm_c_tenant *t)
 {
-	if ((!t->change->broken && !mm_c_cold_is_due(t)) || !mm_c_change_may_begin(c, t) ||
+	if ((!t->change->broken && !mm_c_cold_is_due(c, t)) || !mm_c_change_may_begin(c, t) ||
 	    !mm_c_burst(c))
 		return;
 	t->change->next_set = t->change->set;

@@ -117,14 +117,14 @@ static bool window_is_in_force(const struct mm_c_tenant *t)
 	return t->plan.cold.first == t->cold.first && t->plan.cold.chunks == t->cold.chunks;
 }
 
-bool mm_c_cold_is_due(const struct mm_c_tenant *t)
+static bool window_is_due(const struct mm_c_tenant *t)
 {
 	return t->cold.classes && t->cold.window_due && !t->unload.due && !window_is_in_force(t);
 }
 
 struct mm_core_cold mm_c_cold_next(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	if (!mm_c_cold_is_due(t))
+	if (!window_is_due(t))
 		return t->plan.cold;
 	if (!t->cold.chunks)
 		return (struct mm_core_cold){ 0 };
@@ -188,6 +188,30 @@ static bool limit_is_due(const struct mm_core *c, const struct mm_c_tenant *t, u
 	       (!t->cold.cut_ns && limit_cuts(c, t, limit, give_ns));
 }
 
+/*
+ * The deadline has passed. A limit of the ladder's is never due: it serves the end of the window,
+ * and who does not give the window's chunks is the ladder's to deal with. A tenant cannot get
+ * entries back from the host without xfer.
+ */
+static bool cut_is_due(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_c_cold *cold = &t->cold;
+
+	return cold->cut_ns && c->now_ns >= cold->cut_ns && c->xfer_up &&
+	       cold->limit == mm_c_cold_wanted(t) && limit_cuts(c, t, cold->limit, 0);
+}
+
+bool mm_c_cold_is_due(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return window_is_due(t) || (t->plan.cold.classes && !t->unload.due && cut_is_due(c, t));
+}
+
+void mm_c_cold_parked(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (cut_is_due(c, t))
+		limit_stream(c, t);
+}
+
 static void limit_tell(struct mm_core *c, struct mm_c_tenant *t, uint32_t limit, uint64_t give_ns)
 {
 	struct mm_c_cold *cold = &t->cold;
@@ -220,8 +244,8 @@ void mm_c_cold_settle(struct mm_core *c, struct mm_c_tenant *t, uint64_t give_ns
 		return;
 	if (limit_is_due(c, t, limit, give_ns) && mm_c_burst(c))
 		limit_tell(c, t, limit, give_ns);
-	/* A tenant cannot get entries back from the host without xfer. */
-	if (cold->cut_ns && c->now_ns >= cold->cut_ns && c->xfer_up && mm_c_burst(c))
+	/* No step reads entries without a window. */
+	if (!t->plan.cold.classes && cut_is_due(c, t) && mm_c_burst(c))
 		limit_stream(c, t);
 }
 
@@ -230,7 +254,8 @@ uint64_t mm_c_cold_deadline(const struct mm_core *c)
 	uint64_t due = UINT64_MAX;
 
 	MM_FOREACH_TENANT(c, t)
-		if (t->life == MM_LIFE_LIVE && !t->kicked && t->cold.cut_ns && c->xfer_up)
+		if (t->life == MM_LIFE_LIVE && !t->kicked && c->settled_ns < t->cold.cut_ns &&
+		    c->xfer_up)
 			due = MM_MIN(due, t->cold.cut_ns);
 	return due;
 }

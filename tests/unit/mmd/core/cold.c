@@ -485,7 +485,8 @@ static void what_stays_live_may_be_cut_off(void **state)
 		pass_ms((uint32_t)timeout_ms / 2);
 		assert_int_equal(p->cold.streamed, ENTRIES);
 		pass_ms((uint32_t)timeout_ms / 2 + 10);
-		assert_int_equal(p->cold.streamed, 0);
+		/* The ladder deals with who does not end its window. */
+		assert_int_equal(p->cold.streamed, by_hand ? 0 : ENTRIES);
 		assert_int_equal(p->cold.limits, limits + 1);
 		if (!by_hand)
 			w_done(w);
