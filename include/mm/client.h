@@ -640,8 +640,8 @@ struct mm_step_info {
  * joined. A thread has one step open at a time; several threads may have one each. While only one
  * step is open, another thread may continue and end it; while several are open, only the thread
  * that opened a step can end it.
- * Return: 0; -EBUSY this thread has opened a step that is not ended; -ECONNRESET; -ETIMEDOUT;
- * -ENOMEM; -ECHILD in a child after fork().
+ * Return: 0; -EBUSY this thread has opened a step that is not ended; -ESTALE a limit of cold blocks
+ * fell (client_cold.h); -ECONNRESET; -ETIMEDOUT; -ENOMEM; -ECHILD in a child after fork().
  */
 MM_API int mm_step_begin(struct mm_client *client);
 

@@ -26,10 +26,14 @@
  *            rewrites KV (speculation, edited prefixes) warms the block first: mm_swap_in() to a
  *            hot block.
  * Limit:     mmd says how many entries may be live (MM_EVENT_COLD): at least mm_cold_opts.floor,
- *            unless the operator sets less or chunks of the window are owed. Of more, the highest
- *            are not streamed after the deadline, if there is one, and must not be read. An entry
- *            that is not live any more counts until the version that says so is acked, while there
- *            is a window: mmd may see it together with one that took its place.
+ *            unless the operator sets less or chunks of the window are owed. One with a deadline
+ *            counts from some change of the plan behind that on: of more live entries, the highest
+ *            are not streamed. No open step misses any, and one that was planned before such a
+ *            limit was read does not begin (mm_step_begin(): -ESTALE). The engine ends the entries
+ *            whose number is not below it, wherever it stands by then; they live again under a new
+ *            version only. An entry that is not live any more counts until the version that says so
+ *            is acked, while there is a window: mmd may see it together with one that took its
+ *            place.
  * Window:    chunks in a row of the arena that the client holds, at its end as a rule
  *            (mm_kv_want_from()). They are the client's KV as before: charged, and owed in
  *            reclaims. While they are the window, or on their way to it, they are neither released
@@ -104,7 +108,9 @@ MM_API uint32_t mm_cold_classes(const struct mm_cold *cold);
  * @ret_state: its size is set
  *
  * Never blocks. `acked` only grows; it is checked before each step, as it raises no event. The
- * other members change with MM_EVENT_COLD. Since version 0.3. Return: 0; -EINVAL a size that cannot
+ * other members change with MM_EVENT_COLD. `limit` is the least one that had a deadline since the
+ * last call, since it may have counted meanwhile; the next call has the last one. Since version
+ * 0.3. Return: 0; -EINVAL a size that cannot
  * be; -ECHILD; the errno of a connection that has ended.
  */
 MM_API int mm_cold_state(struct mm_cold *cold, struct mm_cold_state *ret_state);

@@ -23,6 +23,14 @@ struct mm_cold {
 	uint32_t layers, entries_max, classes;
 	uint32_t limit MM_GUARDED_BY(mm_client_lock);
 	uint64_t deadline_ns MM_GUARDED_BY(mm_client_lock);
+	/*
+	 * Limits with a deadline so far. The least of those that the engine has not read may count
+	 * already, also if a higher one came since; `unread`: there is such a one.
+	 */
+	uint64_t falls MM_GUARDED_BY(mm_client_lock);
+	bool unread MM_GUARDED_BY(mm_client_lock);
+	uint32_t least MM_GUARDED_BY(mm_client_lock);
+	uint64_t least_deadline_ns MM_GUARDED_BY(mm_client_lock);
 	struct cold_window window MM_GUARDED_BY(mm_client_lock); /* in force */
 	struct cold_window next MM_GUARDED_BY(mm_client_lock);   /* requested, while `request` */
 	uint64_t request MM_GUARDED_BY(mm_client_lock);          /* its id; 0: none is under way */
@@ -42,6 +50,16 @@ static void cold_announce(struct mm_cold *cold, int error, bool answer) MM_REQUI
 							.deadline_ns = cold->deadline_ns });
 }
 
+static void limit_fell(struct mm_cold *cold) MM_REQUIRES(mm_client_lock)
+{
+	cold->falls++;
+	if (cold->unread && cold->least < cold->limit)
+		return;
+	cold->unread = true;
+	cold->least = cold->limit;
+	cold->least_deadline_ns = cold->deadline_ns;
+}
+
 int mm_cold_on_limit(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
 	struct mm_cold *cold;
@@ -54,6 +72,8 @@ int mm_cold_on_limit(struct mm_client *client, const struct mm_msg *msg, const c
 	if (cold && known) {
 		cold->limit = (uint32_t)MM_MIN(msg->arg[0], cold->entries_max);
 		cold->deadline_ns = msg->arg[1];
+		if (cold->deadline_ns)
+			limit_fell(cold);
 		cold_announce(cold, 0, false);
 	}
 	mm_client_lock_give(&client->lock);
@@ -89,6 +109,16 @@ bool mm_cold_names(const struct mm_cold *cold, uint32_t chunk)
 {
 	return cold && (window_names(&cold->window, chunk) ||
 			(cold->request && window_names(&cold->next, chunk)));
+}
+
+uint64_t mm_cold_falls(const struct mm_cold *cold)
+{
+	return cold ? cold->falls : 0;
+}
+
+bool mm_cold_fell(const struct mm_cold *cold, uint64_t falls)
+{
+	return cold && cold->window.chunks && (cold->unread || cold->falls != falls);
 }
 
 /* ---- opening and freeing ---- */
@@ -385,6 +415,11 @@ int mm_cold_state(struct mm_cold *cold, struct mm_cold_state *ret_state)
 		MM_MIN(__atomic_load_n(&c->gates->cold_acked, __ATOMIC_ACQUIRE), c->cold_version);
 	state.deadline_ns = cold->deadline_ns;
 	state.limit = cold->limit;
+	if (cold->unread && cold->least < cold->limit) {
+		state.deadline_ns = cold->least_deadline_ns;
+		state.limit = cold->least;
+	}
+	cold->unread = false;
 	state.window_first = cold->window.first;
 	state.window_chunks = cold->window.chunks;
 	state.entries = MM_MIN(window_entries(cold, &cold->window), cold->entries_max);

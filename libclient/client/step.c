@@ -261,6 +261,7 @@ int mm_step_begin(struct mm_client *client)
 {
 	struct mm_step *step = NULL, *own;
 	const bool ranked = mm_group_is_joined(client);
+	uint64_t falls;
 	int r = mm_enter(client);
 
 	if (!r && ranked)
@@ -270,7 +271,10 @@ int mm_step_begin(struct mm_client *client)
 	mm_client_lock_take(&client->lock);
 	/* With a step open it could wait for ever: a plan change waits for that step. */
 	own = ranked ? step_any(client) : step_own(client);
+	falls = mm_cold_falls(client->cold);
 	r = own || steps_are_many(client) || outcome_is_needed(client) ? -EBUSY : step_wait(client);
+	if (!r && mm_cold_fell(client->cold, falls))
+		r = -ESTALE;
 	if (!r)
 		step = step_get(client);
 	if (step)
@@ -278,6 +282,8 @@ int mm_step_begin(struct mm_client *client)
 	mm_client_lock_give(&client->lock);
 	if (r == -EBUSY)
 		return mm_fail(client, r, "%s", step_busy_text(own, ranked));
+	if (r == -ESTALE)
+		return mm_fail(client, r, "fewer cold blocks may be read: plan the step anew");
 	if (r == -ETIMEDOUT)
 		return mm_fail(
 			client, r,

@@ -407,7 +407,10 @@ static uint32_t break_layer(struct mm_engine *e)
 	return (uint32_t)mm_random_below(state, e->weights->arch.layers);
 }
 
-/* Return: as mm_step_end(); -ECANCELED: the step is void and is to be computed again. */
+/*
+ * Return: as mm_step_end(); -ECANCELED: the step is void and is to be computed again; -ESTALE: it
+ * reads entries that may be missing, and another is to be planned.
+ */
 static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 {
 	int r = e->memory->ops->step_begin(e->memory);
@@ -445,6 +448,8 @@ static int engine_compute(struct mm_engine *e, struct mm_step_info *info)
 
 	for (;;) {
 		r = compute_once(e, info);
+		if (r == -ESTALE)
+			return r;
 		if (r != -ECANCELED || ++tries == VOID_STEPS_MAX)
 			return r ? engine_fail_step(e, r) : 0;
 		e->stats.steps_void++;
@@ -544,6 +549,8 @@ static int engine_step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	if (res)
 		return mm_lender_fail_gpu(e, res, "cannot take the time");
 	r = engine_compute(e, &info);
+	if (r == -ESTALE)
+		return 0; /* mm_cooler_turn() reads the limit before the next one is planned */
 	if (r)
 		return r;
 	res = mm_stamps_read(&e->stamps, &begin_s, &end_s);

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -447,6 +448,72 @@ static void test_steps_after_it(void **state)
 	peer_absent(f->peer, MM_OP_RESYNC, 20);
 }
 
+struct beginner {
+	struct mm_client *client;
+	int result;
+};
+
+static void *begin_in_thread(void *context)
+{
+	struct beginner *b = context;
+
+	b->result = mm_step_begin(b->client);
+	return NULL;
+}
+
+/* A limit may count from a change of the plan on, so what was planned before it is not begun. */
+static void test_a_stale_plan(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_cold *cold = open_all(f);
+	struct beginner b = { .client = f->client };
+	pthread_t thread;
+
+	limit_send(f, 8, 0);
+	peer_drained(f->peer);
+	limit_send(f, 7, 99);
+	peer_drained(f->peer);
+	assert_int_equal(mm_step_begin(f->client), 0); /* no window: it reads no entry */
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	assert_int_equal(mm_cold_window(cold, FIRST, 2), 0);
+	answer_window(f, 0);
+	peer_drained(f->peer);
+	assert_int_equal(mm_step_begin(f->client), -ESTALE);
+	assert_int_equal(mm_step_begin(f->client), -ESTALE);
+	assert_int_equal(state_of(cold).limit, 7);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	/* The least one may have counted, whatever came behind it. */
+	limit_send(f, 3, 100);
+	limit_send(f, 5, 101);
+	limit_send(f, 9, 0);
+	peer_drained(f->peer);
+	assert_int_equal(mm_step_begin(f->client), -ESTALE);
+	assert_true(state_of(cold).limit == 3);
+	assert_true(state_of(cold).limit == 9 && !state_of(cold).deadline_ns);
+	/* One that the market lowers has no deadline, and never counts. */
+	limit_send(f, 2, 0);
+	peer_drained(f->peer);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	/* A step that waits was planned before the limit, though another thread has read it. */
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	peer_expect(f->peer, MM_OP_PARKED);
+	assert_int_equal(pthread_create(&thread, NULL, begin_in_thread, &b), 0);
+	usleep(20000);
+	limit_send(f, 1, 102);
+	peer_drained(f->peer);
+	assert_true(state_of(cold).limit == 1 && state_of(cold).deadline_ns == 102);
+	for (uint32_t i = 0; i < PEER_LAYERS; i++)
+		peer_gate(f->peer, i, MM_GATE_RESIDENT);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(b.result, -ESTALE);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+}
+
 /* A change in part: steps begin while it is mapped, and count all layers from then on. */
 static void test_in_part(void **state)
 {
@@ -635,6 +702,7 @@ int main(void)
 		T(test_a_window_without_room),
 		T(test_versions),
 		T(test_limits),
+		T(test_a_stale_plan),
 		T(test_steps),
 		T(test_steps_after_it),
 		T(test_in_part),

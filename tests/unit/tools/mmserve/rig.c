@@ -339,6 +339,9 @@ static int lender_step_begin(struct mm_memory *m)
 	if (l->cold.state.pending && lender_draw(l, 8) == 0)
 		rig_cold_answer(&l->cold);
 	assert_int_equal(l->plain.gpu->cuCtxSynchronize(), 0);
+	if (l->run->lend && l->cold.window_chunks && lender_draw(l, 16) == 0 &&
+	    rig_cold_cut(&l->cold, lender_draw(l, l->cold.opts.entries_max + 1)))
+		return -ESTALE;
 	l->in_step = true;
 	if (++l->steps == l->run->corrupt)
 		lender_corrupt(l);

@@ -119,6 +119,16 @@ void rig_cold_restart(struct rig_cold *c)
 	assert_int_equal(c->gpu->cuCtxSynchronize(), 0);
 }
 
+bool rig_cold_cut(struct rig_cold *c, uint32_t limit)
+{
+	c->state.limit = limit;
+	if (limit >= c->streamed)
+		return false;
+	c->streamed = limit;
+	rig_cold_restart(c);
+	return true;
+}
+
 void rig_cold_layer_end(struct rig_cold *c, uint32_t layer, CUstream stream)
 {
 	if (c->window_chunks && layer + c->classes < c->opts.layers)

@@ -25,7 +25,7 @@ struct rig_cold {
 	uint32_t classes, window_first, window_chunks, next_first, next_chunks;
 	uint64_t live[MM_COLD_MAX / 64], version, seen[MM_COLD_CLASSES_MAX];
 	struct mm_cold_state state;
-	uint32_t streamed; /* the limit that the engine has seen: a lower one has a deadline */
+	uint32_t streamed; /* the limit that counts: that which the engine has seen, or less */
 };
 
 int rig_cold_open(struct rig_cold *c, const struct mm_cold_opts *opts, uint32_t *ret_classes);
@@ -42,6 +42,12 @@ bool rig_cold_names(const struct rig_cold *c, uint32_t chunk);
 
 /* A step has ended, or the window has begun: the first layer of each class is streamed. */
 void rig_cold_restart(struct rig_cold *c);
+
+/*
+ * The limit changes after the engine has read it. True: it falls, and counts at once, so that the
+ * step that was planned may not begin.
+ */
+bool rig_cold_cut(struct rig_cold *c, uint32_t limit);
 
 /* @layer is enqueued on @stream: the next one of its class is streamed behind it. */
 void rig_cold_layer_end(struct rig_cold *c, uint32_t layer, CUstream stream);
