@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -102,6 +103,11 @@ def test_steps_that_are_replayed_or_break_off(start, serve, cases, shape, extra)
     assert summary["graph_launches" if "--graphs" in extra else "steps_broken"] > 0
 
 
+def cold_of(d):
+    """What status says of the tenant's cold blocks; none are live without it."""
+    return next((t["cold"] for t in d.tenants() if t["cold"]), {"live": 0, "limit_streamed": 0})
+
+
 class LimitChanger(threading.Thread):
     """The limit of entries, up and down, next to the layers that mmctl takes and gives back."""
 
@@ -165,6 +171,34 @@ def test_survives_a_role(start, serve, cases, role):
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: d.answers() and d.status()["xfer"]["up"], 60, f"another {role}")
     check(tenant, case, d, share=300)
+
+
+def test_stopped_over_a_deadline(start, serve, cases):
+    """Within a step or between two, while a limit falls: it counts when the tenant goes on, and no token is wrong."""
+    d = daemon(start, "llama-8", extra=["--swap-max", "64M", "--reclaim-timeout", "100"])
+    case = cases("llama-8")
+    falls = waited = runs = 0
+    while falls < count(40, 10):
+        tenant = cold_tenant(serve, d, case, MANY).go()
+        pid = tenant.process.pid
+        wait_until(lambda: tenant.process.poll() is not None or cold_of(d)["live"] > 1, 60, "blocks are cold")
+        while (now := cold_of(d)) and now["live"] > 1:
+            os.kill(pid, signal.SIGSTOP)
+            d.rpc("plan.cold", {"name": "t", "cold": now["live"] // 2})
+            time.sleep(0.3)
+            waited += cold_of(d)["limit_streamed"] == MANY
+            os.kill(pid, signal.SIGCONT)
+            wait_until(lambda: cold_of(d)["limit_streamed"] < MANY, 60, "the limit counts")
+            falls += 1
+            try:
+                d.rpc("plan.cold", {"name": "t", "cold": "auto"})
+            except RpcError:
+                pass  # it has left
+        check(tenant, case, d)
+        runs += 1
+        assert runs < 100
+    print(f"{falls} limits fell in {runs} runs, {waited} of them while it was stopped")
+    assert waited > 0
 
 
 def refusal(root, case, d, extra):
