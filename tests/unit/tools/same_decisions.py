@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 CORE_SIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
-KINDS = ["ordinary", "plans", "acts", "late", "modes", "still", "mem", "unload", "steer"]
+KINDS = ["ordinary", "plans", "acts", "late", "modes", "still", "mem", "unload", "steer", "cool"]
 
 
 def load_tool():

@@ -145,7 +145,9 @@ static const struct {
 } requests[] = {
 	{ { .opcode = MM_OP_NOP }, true },
 	{ { .opcode = MM_OP_KV_DECLARE, .arg = { 1, 2, 3, 4 } }, true },
-	{ { .opcode = MM_OP_KV_WANT, .arg = { 1 } }, true },
+	{ { .opcode = MM_OP_KV_WANT, .arg = { 1, 2 } }, true },
+	{ { .opcode = MM_OP_COLD_OPEN, .arg = { 1, 2, 3, 4 } }, true },
+	{ { .opcode = MM_OP_COLD_WINDOW, .arg = { 1, 2 } }, true },
 	{ { .opcode = MM_OP_FDS_ACK, .arg = { 1 }, .result = -EMFILE }, true },
 	{ { .opcode = MM_OP_PARKED, .epoch = 5 }, true },
 	{ { .opcode = MM_OP_COMMITTED, .epoch = 5, .result = -ENOMEM }, true },
@@ -156,7 +158,8 @@ static const struct {
 	{ { .opcode = MM_OP_KV_WANT, .reserved = 1 }, false },
 	{ { .opcode = MM_OP_KV_WANT, .result = 1 }, false },
 	{ { .opcode = MM_OP_KV_WANT, .epoch = 1 }, false },
-	{ { .opcode = MM_OP_KV_WANT, .arg = { 1, 1 } }, false },
+	{ { .opcode = MM_OP_KV_WANT, .arg = { 1, 1, 1 } }, false },
+	{ { .opcode = MM_OP_COLD_WINDOW, .arg = { 1, 1, 1 } }, false },
 	{ { .opcode = MM_OP_BYE, .arg = { 0, 0, 0, 1 } }, false },
 };
 
