@@ -357,6 +357,10 @@ static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory
 		choice.alpha = MM_MAX(row->alpha, row->alpha_least);
 		row->why = MM_WHY_COLD;
 	}
+	if (choice.alpha < MM_MIN(row->cold_alpha, mm_draft_lends(row))) {
+		choice.alpha = MM_MIN(row->cold_alpha, mm_draft_lends(row));
+		row->why = MM_WHY_WORTH;
+	}
 	*pages += ((int64_t)choice.alpha - (int64_t)row->alpha) * (int64_t)row->t->layer_pages;
 	row->alpha = choice.alpha;
 	*link += mm_value_cost(&v, row->t, row->alpha).link_permille;
@@ -366,11 +370,16 @@ static void row_choose(struct mm_draft *d, const struct mm_market_memory *memory
 	row->value = v;
 }
 
-/* Returns whether blocks of each that lacks KV can become cold, which costs less than layers. */
+/*
+ * Returns whether blocks of each that lacks KV can become cold, which costs less than layers. They
+ * are its own KV only, and need time: where several compute, layers do not wait for them.
+ */
 static bool cold_suffices(const struct mm_draft *d)
 {
 	bool any = false;
 
+	if (d->computing > 1)
+		return false;
 	for (uint32_t i = 0; i < d->n; i++) {
 		const struct mm_draft_row *row = &d->row[i];
 

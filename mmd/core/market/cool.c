@@ -14,6 +14,9 @@
 #define CUT_PART    8   /* by which waits lower the cap at once */
 #define CUT_DWELLS  4   /* times dwell_ns between two cuts, and from a cut until it rises */
 #define RISE_PART   64  /* by which the cap rises with each decision without waits */
+#define MEAN_SCALE  256 /* of cold_mean, in a page */
+#define MEAN_PART   64  /* by which cold_mean follows with each decision while requests wait */
+#define ROOM_TAIL   3   /* blocks of a sequence that are written to, or are next, or on their way */
 
 struct best {
 	uint32_t entries;
@@ -222,10 +225,13 @@ static void row_keeps(const struct mm_draft *d, const struct mm_market_memory *m
 	row->cold = least;
 }
 
-/* Returns whether more KV would be of use to @row now, as it was of late. */
-static bool row_lacks(const struct mm_draft_row *row)
+/*
+ * Returns whether more KV would be of use to @row now, as it was of late. Beside others a lack that
+ * ends soon is met by layers, which come and go with it, and which serve whoever lacks memory.
+ */
+static bool row_lacks(const struct mm_draft *d, const struct mm_draft_row *row)
 {
-	return row->t->hungry_permille >= MM_COOL_HUNGRY &&
+	return row->t->hungry_permille >= (d->computing > 1 ? MM_COOL_STARVES : MM_COOL_HUNGRY) &&
 	       (row->t->waiting || row->want > row->held);
 }
 
@@ -286,7 +292,7 @@ static void row_begin(const struct mm_draft *d, const struct mm_market_memory *m
 	}
 	if (!t->cold_entry_ns || mm_value_waits(t, 1) == UINT32_MAX) {
 		row->cold_why = MM_COOL_UNKNOWN;
-	} else if (d->is_short && row_lacks(row)) {
+	} else if (d->is_short && row_lacks(d, row)) {
 		row->cold_bids = true;
 		row_bids(d, row, link);
 	}
@@ -356,6 +362,60 @@ static void row_count(struct mm_draft *d, const struct mm_market_memory *memory,
 	d->cold_pages += mm_cool_gain_bytes(t, live) / MM_MAX(d->view->page_bytes, 1u);
 }
 
+/* ---- room beside them ---- */
+
+static uint64_t mean_now(const struct mm_view_tenant *t, uint64_t before)
+{
+	uint64_t queued = (uint64_t)MM_MIN(t->kv_queued, t->kv_limit) * t->chunk_pages;
+	unsigned __int128 sum = (unsigned __int128)queued * MEAN_SCALE;
+	uint64_t mean = t->waiting ? (uint64_t)(sum / t->waiting) : 0;
+
+	if (!mean || !before)
+		return MM_MAX(mean, before);
+	return before - before / MEAN_PART + mean / MEAN_PART;
+}
+
+/* Returns the pages of @t's KV that no cold blocks can replace: window, tails, and a prompt. */
+static uint64_t room_needed(const struct mm_view_tenant *t, uint32_t entries, uint64_t mean,
+			    uint64_t page)
+{
+	unsigned __int128 block = (unsigned __int128)t->layers * t->cold_unit_bytes;
+	unsigned __int128 bytes = block * t->running * ROOM_TAIL;
+
+	bytes += block + (unsigned __int128)t->cold_classes * t->cold_unit_bytes * (entries - 1);
+	bytes /= MM_MAX(page, UINT64_C(1));
+	/* Some prompts are longer than their mean. */
+	return (uint64_t)MM_MIN(bytes, (unsigned __int128)UINT32_MAX) +
+	       (mean + mean / 2) / MEAN_SCALE;
+}
+
+/*
+ * Without room on the device for a prompt, and for what sequences write to, nothing more can begin,
+ * however many blocks become cold. So layers that hide behind the computation are away for it. They
+ * stay as long as KV is lacked: the room that they make is why there is enough.
+ */
+static void row_room(const struct mm_draft *d, const struct mm_market_memory *memory,
+		     struct mm_draft_row *row)
+{
+	const struct mm_view_tenant *t = row->t;
+	uint64_t bid_ns = memory->cold_bid_ns[t->index], need, home;
+	uint32_t alpha = 0, now = MM_MIN(t->alpha_next, (uint32_t)MM_COOL_BESIDE);
+
+	row->cold_mean = mean_now(t, row->cold_mean);
+	if (d->working > 1 || !t->lends || !t->layer_pages || !row->cold)
+		return;
+	need = room_needed(t, row->cold, row->cold_mean, d->view->page_bytes);
+	home = row->held - MM_MIN(row->held, (uint64_t)t->alpha_next * t->layer_pages);
+	if (row->cold_bids && need > home)
+		alpha = (uint32_t)MM_MIN(mm_div_up(need - home, t->layer_pages),
+					 UINT64_C(1) * MM_COOL_BESIDE);
+	if (row->cold_bids || (bid_ns && d->view->now_ns - bid_ns < KEEPS_NS))
+		alpha = MM_MAX(alpha, now);
+	while (alpha && mm_value_slow(t, alpha) > MM_VALUE_FREE_SLOW)
+		alpha--;
+	row->cold_alpha = alpha;
+}
+
 void mm_cool_decide(struct mm_draft *d, const struct mm_market_memory *memory)
 {
 	d->cold_pages = 0;
@@ -363,6 +423,8 @@ void mm_cool_decide(struct mm_draft *d, const struct mm_market_memory *memory)
 		struct mm_draft_row *row = &d->row[i];
 
 		row->cold = row->cold_pays = row->cold_load = row->cold_link = 0;
+		row->cold_alpha = 0;
+		row->cold_mean = memory->cold_mean[row->t->index];
 		row->cold_cap = row->t->cold_most;
 		row->cold_why = MM_COOL_NONE;
 		row->cold_bids = row->cold_cut = row->cold_used = row->cold_room = false;
@@ -377,6 +439,8 @@ void mm_cool_decide(struct mm_draft *d, const struct mm_market_memory *memory)
 			continue;
 		if (row->role == MM_ROLE_COMPUTES)
 			row_count(d, memory, row);
+		if (row->role == MM_ROLE_COMPUTES && cool_decides(d, row->t))
+			row_room(d, memory, row);
 		if (row->cold <= row->t->cold_floor && !row->t->cold_by_hand) {
 			row->cold = MM_MIN(row->t->cold_floor, row->t->cold_most);
 			row->cold_why = row->cold ? MM_COOL_FLOOR : row->cold_why;
@@ -394,6 +458,7 @@ void mm_cool_note(const struct mm_draft *d, struct mm_market_memory *memory)
 
 		if (!row->t->cold_most)
 			continue;
+		memory->cold_mean[index] = row->cold_mean;
 		memory->cold_cap[index] = row->cold_cap < row->t->cold_most ? row->cold_cap : 0;
 		if (row->cold_cut)
 			memory->cold_cut_ns[index] = now_ns;

@@ -7,7 +7,10 @@
  *            of the window, for link time in every step; there is no way back to pay for, because
  *            cold blocks end with their sequences. The price hides behind the computation until the
  *            link has no time left. An offer is made to whom lacks KV, for its own KV alone, and
- *            comes before the layers of those who compute, which cost more link time for each page.
+ *            comes before the layers of one who computes alone, which cost more link time for each
+ *            page. Where several compute, layers come first: their memory is for whoever lacks it.
+ * Room:      Prompts, and the last blocks of sequences, must be on the device. One who computes
+ *            alone and has no room for them has a layer or two away besides.
  * Limits:    A limit permits: who does not need it streams nothing. It is never below the floor
  *            that the tenant declared, and the operator's limit is left as it is. One that is
  *            lowered says that no further blocks shall become cold; those that are stay so.
@@ -25,6 +28,8 @@
 
 #define MM_COOL_LINK_LEFT 100 /* permille of the link's time that cold blocks leave to others */
 #define MM_COOL_HUNGRY    100 /* permille of late time in which it lacked KV: then it wants more */
+#define MM_COOL_STARVES   990 /* the same where several compute: all of the last seconds */
+#define MM_COOL_BESIDE    2   /* the most layers that are away for room beside cold blocks */
 
 /* Everything that the choice for one tenant depends on besides itself. */
 struct mm_cool {
@@ -48,8 +53,8 @@ int64_t mm_cool_worth(const struct mm_cool *cool, const struct mm_view_tenant *t
 uint32_t mm_cool_best(const struct mm_cool *cool, const struct mm_view_tenant *t, uint32_t most);
 
 /*
- * Sets cold, cold_why, cold_load and cold_link of each row, with the layers that are away now, and
- * @d->cold_pages. Rows have their gain.
+ * Sets all cold_ fields of each row, with the layers that are away now, and @d->cold_pages. Rows
+ * have their gain.
  */
 void mm_cool_decide(struct mm_draft *d, const struct mm_market_memory *memory);
 /* Notes in @memory what the next decision depends on, after @d was decided. */

@@ -46,9 +46,27 @@ uint32_t mm_c_load_permille(const struct mm_c_tenant *t, uint64_t load_ns)
 	return (uint32_t)MM_MIN(longer / sum, UINT32_MAX - 1);
 }
 
+/* Returns whether @t is the only tenant that was active of late. */
+static bool active_alone(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	MM_FOREACH_TENANT(c, other)
+		if (other != t && c->now_ns - other->load.active_ns < c->opts.idle_ns)
+			return false;
+	return true;
+}
+
+/*
+ * Beside cold blocks of the tenant's own its layers' transfers wait for those, and are never seen
+ * alone. What others take has its part in what was seen, and stays.
+ */
 uint64_t mm_c_alone_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->load.alone_ns ? t->load.alone_ns : mm_c_transfer_ns(c, t);
+	uint64_t ns = t->load.alone_ns ? t->load.alone_ns : mm_c_transfer_ns(c, t), copies_ns;
+
+	if (c->opts.cold != MM_SWITCH_ON || !t->cold.live || !active_alone(c, t))
+		return ns;
+	copies_ns = mm_c_copies_ns(c, t);
+	return copies_ns ? MM_MIN(ns, copies_ns) : ns;
 }
 
 uint64_t mm_c_set_link_permille(const struct mm_core *c, const struct mm_c_tenant *t,

@@ -42,6 +42,7 @@ struct mm_market_memory {
 	uint64_t cold_cut_ns[MM_CORE_TENANTS_MAX];
 	uint64_t cold_used_ns[MM_CORE_TENANTS_MAX];
 	uint64_t cold_bid_ns[MM_CORE_TENANTS_MAX]; /* when it bid for more of them last */
+	uint64_t cold_mean[MM_CORE_TENANTS_MAX];   /* as in struct mm_draft_row */
 	/* When a tenant's target was raised last; 0: never. By its index, so a new one has 0. */
 	uint64_t taken_ns[MM_CORE_TENANTS_MAX];
 };

@@ -189,7 +189,8 @@ MM_FIELDS_DEFINE(
 	MM_ARRAY_AS(struct mm_market_memory, cold_cap, .optional = true, .trimmed = true),
 	MM_ARRAY_AS(struct mm_market_memory, cold_cut_ns, .optional = true, .trimmed = true),
 	MM_ARRAY_AS(struct mm_market_memory, cold_used_ns, .optional = true, .trimmed = true),
-	MM_ARRAY_AS(struct mm_market_memory, cold_bid_ns, .optional = true, .trimmed = true));
+	MM_ARRAY_AS(struct mm_market_memory, cold_bid_ns, .optional = true, .trimmed = true),
+	MM_ARRAY_AS(struct mm_market_memory, cold_mean, .optional = true, .trimmed = true));
 
 MM_FIELDS_DEFINE(mm_market_fields, struct mm_market, MM_NOT_SAVED(struct mm_market, policy),
 		 MM_NOT_SAVED(struct mm_market, demand), MM_NOT_SAVED(struct mm_market, lends),

@@ -42,14 +42,16 @@ struct mm_draft_row {
 	uint32_t weight_permille;
 	uint32_t cold; /* entries that may be live */
 	enum mm_cool_why cold_why;
-	uint32_t cold_pays; /* entries that its limit grows to */
-	uint32_t cold_cap;  /* the most that it may have after its steps waited */
-	bool cold_bids;     /* it wants as many cold blocks as pay */
-	bool cold_cut;      /* its steps waited longer than predicted: the cap is lowered */
-	bool cold_room;     /* further blocks of it can become cold before layers are needed */
-	bool cold_used;     /* the limit is raised, or made use of */
-	uint32_t cold_load; /* that layers are chosen beside: permille of its mean step's time */
-	uint32_t cold_link; /* permille of the link's time for those that count */
+	uint32_t cold_pays;  /* entries that its limit grows to */
+	uint32_t cold_cap;   /* the most that it may have after its steps waited */
+	bool cold_bids;      /* it wants as many cold blocks as pay */
+	bool cold_cut;       /* its steps waited longer than predicted: the cap is lowered */
+	bool cold_room;      /* further blocks of it can become cold before layers are needed */
+	bool cold_used;      /* the limit is raised, or made use of */
+	uint32_t cold_load;  /* that layers are chosen beside: permille of its mean step's time */
+	uint32_t cold_link;  /* permille of the link's time for those that count */
+	uint64_t cold_mean;  /* KV that a request waits for, of late: in 256ths of a page */
+	uint32_t cold_alpha; /* the least layers away for which there is room beside cold blocks */
 	int64_t worth, worth_more;
 	/* For the operator, as in struct mm_target. */
 	bool valued;

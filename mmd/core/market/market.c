@@ -54,7 +54,7 @@ void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index, 
 	m->memory.taken_ns[index] = 0;
 	m->memory.cold_cap[index] = 0;
 	m->memory.cold_cut_ns[index] = m->memory.cold_used_ns[index] = 0;
-	m->memory.cold_bid_ns[index] = 0;
+	m->memory.cold_bid_ns[index] = m->memory.cold_mean[index] = 0;
 	m->memory.memory_was_ns[index] = now_ns;
 	if (m->memory.memory_of == index)
 		m->memory.memory_of = MM_NO_TENANT;

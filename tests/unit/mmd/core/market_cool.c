@@ -314,6 +314,92 @@ static void blocks_come_before_layers(void **state)
 	assert_int_equal(v.target[0].alpha, without);
 }
 
+/* One that computes alone, whose queue waits for prompts of @pages each. */
+static struct mm_view_tenant *queue_begin(uint32_t pages)
+{
+	struct mm_view_tenant *t = one_begin(5000);
+
+	t->lends = true;
+	t->alpha_max = LAYERS - 1;
+	views_cost(t);
+	t->running = 8;
+	t->kv_queued = t->waiting * pages;
+	return t;
+}
+
+/* Decides for a while; all that may be live is, and layers are away as decided. */
+static uint32_t layers_beside(struct mm_view_tenant *t, uint32_t looks)
+{
+	uint32_t home = t->kv_held, most = 0;
+
+	for (uint32_t i = 0; i < looks; i++) {
+		v.view.now_ns += LOOK_NS;
+		views_decide(&v);
+		t->cold_limit = t->cold_live = v.target[0].cold;
+		t->alpha = t->alpha_next = v.target[0].alpha;
+		t->kv_held = t->kv_used = home + t->alpha * t->layer_pages;
+		most = MM_MAX(most, t->alpha);
+	}
+	return most;
+}
+
+/* Prompts must be on the device: what lacks for them no block that becomes cold gives. */
+static void prompts_have_room_beside_cold_blocks(void **state)
+{
+	struct mm_view_tenant *t = queue_begin(100);
+
+	(void)state;
+	assert_int_equal(layers_beside(t, 200), 0);
+	assert_true(t->cold_live > 500);
+	/* Window, tails and one prompt and a half are more than its 3000 pages. */
+	t = queue_begin(1800);
+	assert_in_range(layers_beside(t, 200), 1, MM_COOL_BESIDE);
+	assert_true(t->alpha >= 1);
+	assert_true(t->cold_live > 200);
+	/* They stay while KV is lacked: they are why there is room. */
+	t->kv_queued = t->waiting * 100;
+	v.memory.cold_mean[0] = 100 * 256;
+	layers_beside(t, 50);
+	assert_true(t->alpha >= 1);
+	/* Layers that do not hide are not for that. */
+	t = queue_begin(1800);
+	for (uint32_t i = 1; i < t->points; i++)
+		t->point[i].slow_permille = MM_VALUE_FREE_SLOW + 500;
+	assert_int_equal(layers_beside(t, 200), 0);
+}
+
+static void a_queue_that_lies_moves_few_layers(void **state)
+{
+	struct mm_view_tenant *t = queue_begin(0);
+
+	(void)state;
+	t->kv_queued = UINT32_MAX;
+	t->running = UINT32_MAX;
+	assert_true(layers_beside(t, 200) <= MM_COOL_BESIDE);
+	t->cold_unit_bytes = INT32_MAX / LAYERS;
+	assert_true(layers_beside(t, 50) <= LAYERS - 1);
+}
+
+/* Memory of layers is for whoever lacks some, at once; cold blocks are a tenant's own. */
+static void beside_others_layers_come_first(void **state)
+{
+	struct mm_view_tenant *t = queue_begin(1800);
+
+	(void)state;
+	v.tenant[1] = *t;
+	v.tenant[1].index = 1;
+	v.view.n_tenants = 2;
+	v.view.pages *= 2;
+	v.tenant[0].hungry_permille = v.tenant[1].hungry_permille = MM_COOL_STARVES - 1;
+	views_decide(&v);
+	assert_int_equal(v.target[0].cold + v.target[1].cold, 0);
+	assert_true(v.target[0].alpha + v.target[1].alpha > 0);
+	v.tenant[0].hungry_permille = v.tenant[1].hungry_permille = 1000;
+	views_decide(&v);
+	assert_true(v.target[0].cold > 0);
+	assert_true(v.target[1].cold > 0);
+}
+
 /* ---- laws ---- */
 
 static void cold_draw(struct views *w, uint64_t seed)
@@ -527,6 +613,9 @@ int main(void)
 		cmocka_unit_test(floor_and_operator_precede_the_market),
 		cmocka_unit_test(who_shares_the_link_gets_an_equal_part),
 		cmocka_unit_test(blocks_come_before_layers),
+		cmocka_unit_test(prompts_have_room_beside_cold_blocks),
+		cmocka_unit_test(a_queue_that_lies_moves_few_layers),
+		cmocka_unit_test(beside_others_layers_come_first),
 		cmocka_unit_test(limits_are_within_bounds),
 		cmocka_unit_test(the_order_of_tenants_moves_no_limit),
 		cmocka_unit_test(a_steady_demand_has_a_steady_limit),
