@@ -199,6 +199,8 @@ def test_steps_that_break_off():
     (["--shares", "all"], "--shares"),
     (["--policy", "ideal", "--sharing", "spatial"], "ideal"),
     (["--windows", "0"], "--windows"),
+    (["--pie-layers", "1"], "--pie-layers"),
+    (["--pie-layers", "40"], "--pie-layers"),
     (["--policy", "best"], "best"),
     (["--sharing", "none"], "none"),
     (["--dilation", "2"], "dilation"),
@@ -207,6 +209,18 @@ def test_steps_that_break_off():
 def test_usage(args, word):
     code, text, errors = mmsim(*CASE, *args)
     assert code == 2 and not text and word in errors, errors
+
+
+def test_layers_given_to_pie():
+    """As many layers of KV are away as the line says; with two of them nothing is streamed."""
+    for layers in (2, 15):
+        code, text, errors = mmsim(
+            "--shapes", "OPT-13B:28.8", "--sharing", "spatial", "--rate", 3, "--seconds", 3, "--json",
+            "--policy", "pie", "--pie-layers", layers)
+        assert code == 0, errors
+        tenant = json.loads(text)["details"]["pie"][0]["tenants"][0]
+        assert tenant["pie_layers_max"] == layers
+        assert (tenant["cold_bytes"] > 0) == (layers > 2)
 
 
 @pytest.mark.parametrize("args, word", [

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .barcases import Case, Sizes
-from .runs import MalformedError, RunError, Simulator, Task, take_number
+from .runs import MalformedError, RunError, Simulator, Task, take_list, take_number
 from .stats import Ratio, paired_ratio
 
 KEYS = ("seconds", "throughput_tok_s", "window_tok_s", "attainment", "attained_tok_s", "ttft_p99_s",
@@ -37,14 +37,6 @@ class Played:
         if tenant is None:
             return paired_ratio(self.windows[key], other.windows[key])
         return paired_ratio(self.tenant_windows[tenant][key], other.tenant_windows[tenant][key])
-
-
-def take_list(where: Any, key: str) -> list:
-    """Returns a list of a JSON object."""
-    value = where.get(key) if isinstance(where, dict) else None
-    if not isinstance(value, list):
-        raise MalformedError(f"no list {key} in the JSON")
-    return value
 
 
 def take_policy(found: Any) -> Played:

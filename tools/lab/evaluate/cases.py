@@ -15,6 +15,8 @@ ALL_POLICIES = ("recompute", "elastic", "swap", "naive", "naive-bounded", "remap
 SAFE_POLICIES = ("recompute", "elastic", "remap", "unlimited")
 VARIANT_POLICIES = ("recompute", "remap")
 PIE_POLICIES = ("recompute", "swap", "pie", "remap")
+LISTED_POLICIES = ("recompute", "elastic", "swap", "pie", "naive", "naive-bounded", "remap",
+                   "unlimited")  # in the order of tables
 
 # A load is a part of what the device could serve if it never waited.
 LOADS = {
@@ -70,6 +72,18 @@ SLOTS = {"one-slot": "--slots 1", "two-slots": "--slots 2", "chosen": "--slots a
 REVERSION = {"on": "--controller reversion=on", "off": "--controller reversion=off"}
 KV_SIZES = {f"{gb}GB": f"--shapes OPT-30B:{share}%" for gb, share in
             ((3, 62.4), (5, 64.4), (7, 66.3), (9, 68.3), (12, 71.2))}
+LEAST_KV = {f"{gb}GB": f"--shapes OPT-30B:{share}%" for gb, share in
+            ((3, 62.4), (4, 63.4), (5, 64.4), (6, 65.3), (7, 66.3), (8, 67.3), (12, 71.2))}
+COLD = {"cold-off": "--controller cold=off", "cold-on": "--controller cold=on"}
+# Layers of KV away, by how many times the KV is there: n / (n - m + 2).
+EXPANSIONS_48 = {"1.00": "--pie-layers 2", "1.26": "--pie-layers 12", "1.50": "--pie-layers 18",
+                 "1.78": "--pie-layers 23", "2.00": "--pie-layers 26", "2.18": "--pie-layers 28",
+                 "2.53": "--pie-layers 31", "3.00": "--pie-layers 34", "3.43": "--pie-layers 36",
+                 "4.00": "--pie-layers 38", "4.80": "--pie-layers 40"}
+EXPANSIONS_40 = {"1.00": "--pie-layers 2", "1.25": "--pie-layers 10", "1.38": "--pie-layers 13",
+                 "1.48": "--pie-layers 15", "1.60": "--pie-layers 17", "1.82": "--pie-layers 20",
+                 "2.00": "--pie-layers 22", "2.22": "--pie-layers 24", "2.50": "--pie-layers 26",
+                 "3.08": "--pie-layers 29"}
 CAPS = {"capped": "", "uncapped": "--controller rho=1,link-slows=1"}
 LINKS = {
     "300": "--profile gh200-96,h2d_gbps=300",
@@ -120,6 +134,8 @@ class Case:
     given: tuple[float, ...] = ()  # requests/s, in place of loads
     quick: bool = True  # whether --quick runs it
     quick_policies: tuple[str, ...] = ()  # if --quick runs other ones
+    first_policies: tuple[str, ...] = ()  # if the first variant runs other ones
+    paired: bool = False  # each variant is compared with the first one, window by window
 
 
 # Each axis in the order in which its flags are added, and charts follow each other.
@@ -180,6 +196,31 @@ SECTIONS = (
         "device, where 3 GB hold one of them.",
         averages=True),
     Section(
+        "pie6", "Figure 6 of Pie: how far KV is expanded",
+        "Pie on a GH200, Poisson arrivals, best expansion over none: 1.86 times OPT-30B with "
+        "ShareGPT, 1.58 OPT-30B with Alpaca, 1.54 OPT-13B with ShareGPT, 1.27 Llama-13B with "
+        "Alpaca. With 3 GB throughput grows from 1 to 2, with 7 GB until 1.4 to 1.6.",
+        "Rates and lengths are not stated; here as many requests as keep a queue, and none longer "
+        "than 1,024 tokens, since a prompt is computed with all of its KV on the device. What is "
+        "away must come and go within a step: 3 GB expanded to 2.5 times move 4.5 GB each way, "
+        "which a link of 419 GB/s does in a step of 20 ms, so that the best lies beyond 2, where "
+        "their curve ends; 7 GB use the step up sooner. One chart seeks the least KV under pie that "
+        "reaches the throughput of recompute with 12 GB; theirs is 12 / 1.67 = 7.2 GB."),
+    Section(
+        "pie8", "Figure 8 of Pie: by rate",
+        "OPT-30B with 3 GB: 1.2 to 1.6 times with Alpaca, 1.6 to 1.9 with ShareGPT; no effect below "
+        "15 and 3 requests/s.",
+        "There is something to gain from the rate on at which 3 GB, 2,243 tokens of OPT-30B, fill "
+        "up: requests/s times the seconds that one stays times the tokens that it has on average. "
+        "Lengths are not stated; what is near the paper's rate with Alpaca is below it with the "
+        "ShareGPT-like lengths here."),
+    Section(
+        "pie9", "Figure 9 of Pie: adaptation",
+        "Less than 2 % below the best fixed expansion, of which 2.08 was found; latency falls until "
+        "2.0 and rises at 2.2.",
+        "The curve `adapts` is the policy's own choice. Where their link has no more time at 2.2, "
+        "the one modelled here has."),
+    Section(
         "fig15", "Figure 15: one slot or two",
         "OPT-13B, Alpaca: always m = α + 1 loses up to 12.7 % throughput against m = α + 2 or "
         "choosing.",
@@ -212,8 +253,13 @@ SECTIONS = (
         "never-worse", "Never worse", "Not in the paper.",
         "Every profile, combination, length mix and way of sharing, from idle to twice what the "
         "device could serve at most."),
+    Section(
+        "cold-never-worse", "Never worse with cold blocks", "Not in the papers.",
+        "The same cases under remap with cold=on against cold=off, window by window."),
 )
 
+PIE = "--profile gh200-96 --sharing spatial --max-len 1024"
+PIE_30B = f"{PIE} --shapes OPT-30B:62.4%"
 SINGLE = "--profile gh200-96 --shapes OPT-13B:35% --sharing spatial"
 
 CASES = (
@@ -238,6 +284,30 @@ CASES = (
     Case("pie7", "OPT-30B-{lengths}", "--profile gh200-96 --sharing spatial",
          lengths=("sharegpt",), variants=KV_SIZES, policies=("recompute", "pie", "remap"),
          given=(2,)),
+    Case("pie6", "OPT-30B-3GB-{lengths}", f"{PIE_30B} --arrivals steady", lengths=("sharegpt",),
+         variants=EXPANSIONS_48, policies=("pie",), given=(8,)),
+    Case("pie6", "OPT-30B-3GB-{lengths}", f"{PIE_30B} --arrivals steady", lengths=("alpaca",),
+         variants=EXPANSIONS_48, policies=("pie",), given=(80,)),
+    Case("pie6", "OPT-13B-3GB-{lengths}", f"{PIE} --shapes OPT-13B:29% --arrivals steady",
+         lengths=("sharegpt",), variants=EXPANSIONS_40, policies=("pie",), given=(15,)),
+    Case("pie6", "OPT-13B-7GB-{lengths}", f"{PIE} --shapes OPT-13B:32.9% --arrivals steady",
+         lengths=("sharegpt",), variants=EXPANSIONS_40, policies=("pie",), given=(15,)),
+    Case("pie6", "Llama-2-13B-3GB-{lengths}",
+         f"{PIE} --shapes Llama-2-13B:29.1% --arrivals steady", lengths=("alpaca",),
+         variants=EXPANSIONS_40, policies=("pie",), given=(150,)),
+    Case("pie6", "OPT-30B-least-KV-{lengths}", f"{PIE} --arrivals steady", lengths=("sharegpt",),
+         variants=LEAST_KV, policies=("recompute", "pie"), given=(15,)),
+    Case("pie6", "OPT-30B-least-KV-{lengths}", f"{PIE} --arrivals steady", lengths=("alpaca",),
+         variants=LEAST_KV, policies=("recompute", "pie"), given=(150,)),
+    Case("pie8", "OPT-30B-3GB-{lengths}", f"{PIE_30B} --arrivals steady", lengths=("sharegpt",),
+         policies=("recompute", "pie"), given=(0.5, 1, 1.5, 2, 3, 4, 5)),
+    Case("pie8", "OPT-30B-3GB-{lengths}", f"{PIE_30B} --arrivals steady", lengths=("alpaca",),
+         policies=("recompute", "pie"), given=(5, 10, 15, 20, 25, 30)),
+    Case("pie9", "OPT-30B-3GB-{lengths}", f"{PIE_30B} --arrivals steady", lengths=("sharegpt",),
+         variants={"adapts": "", **EXPANSIONS_48}, policies=("pie",), given=(1.5, 2.5, 8)),
+    Case("pie9", "OPT-13B-7GB-{lengths}", f"{PIE} --shapes OPT-13B:32.9% --arrivals steady",
+         lengths=("sharegpt",), variants={"adapts": "", **EXPANSIONS_40}, policies=("pie",),
+         given=(4, 15)),
     # One model with a share of the device, as in sections 7.5 and 7.6 of the paper.
     Case("fig15", "OPT-13B-{lengths}", SINGLE,
          lengths=("alpaca",), variants=SLOTS, policies=VARIANT_POLICIES),
@@ -263,4 +333,8 @@ CASES = (
     Case("never-worse", "{device}-{sharing}-{models}-{lengths}", device=("h100", "a100"),
          sharing=("drain", "quantum", "spatial", "mig"), models=("pair",),
          lengths=BOTH_LENGTHS, policies=SAFE_POLICIES, loads="grid", quick=False),
+    Case("cold-never-worse", "{device}-{sharing}-{models}-{lengths}", device=("gh200", "h200"),
+         sharing=("drain", "quantum", "spatial", "mig"), models=PAPER_MODELS,
+         lengths=BOTH_LENGTHS, variants=COLD, policies=("remap",),
+         first_policies=("recompute", "remap", "unlimited"), loads="grid", paired=True),
 )

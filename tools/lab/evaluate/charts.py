@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .cases import ALL_POLICIES
+from .cases import LISTED_POLICIES, VARIANT_POLICIES
 from .results import Result
 
 
@@ -36,11 +36,18 @@ class Chart:
 
 
 def list_lines(results: list[Result]) -> tuple[Line, ...]:
-    """Lists the lines of a chart: policies, or recompute and the variants of remap."""
+    """Lists the lines of a chart: policies, recompute and the variants of remap, or all there is."""
     variants = list(dict.fromkeys(result.point.variant for result in results))
     if variants == [""]:
         asked = {policy for result in results for policy in result.point.policies}
-        return tuple(Line(policy, "", policy) for policy in ALL_POLICIES if policy in asked)
+        return tuple(Line(policy, "", policy) for policy in LISTED_POLICIES if policy in asked)
+    asked = {(result.point.variant, policy) for result in results
+             for policy in result.point.policies}
+    policies = {policy for _, policy in asked}
+    if policies != set(VARIANT_POLICIES):
+        return tuple(Line(variant if len(policies) == 1 else f"{variant} {policy}", variant, policy)
+                     for variant in variants for policy in LISTED_POLICIES
+                     if (variant, policy) in asked)
     return (Line("recompute", variants[0], "recompute"),
             *(Line(variant, variant, "remap") for variant in variants))
 

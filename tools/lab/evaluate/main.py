@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from . import barcases, barreport, barruns, bars, cases, charts, plots, points, report, runs
 from .options import Parser, UsageError, suggest
-from .results import Result, take_bound, take_run
+from .results import Result, join_bases, take_bound, take_run
 
 NAME = "mmevaluate"
 SECTION_NAMES = tuple(section.name for section in cases.SECTIONS)
@@ -237,7 +237,9 @@ class Evaluation:
         print(f"{NAME}: {len(wanted)} cases, {len(tasks)} runs, of which {progress.kept} were "
               f"there before, in {seconds:.0f} s with {self.arguments.jobs} at once",
               file=sys.stderr)
-        return [make_result(point, found[plays[point]], found[bounds[point]]) for point in wanted]
+        made = [make_result(point, found[plays[point]], found[bounds[point]]) for point in wanted]
+        join_bases(made)
+        return made
 
 
 def run_quietly(simulator: runs.Simulator, tasks: Sequence[runs.Task],

@@ -51,6 +51,7 @@ class Curve:
     policies: tuple[str, ...]
     loads: tuple[float, ...]
     given: tuple[float, ...]
+    base: str = ""  # the variant that this one is compared with
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Point:
     rate: float  # requests/s of all tenants together
     policies: tuple[str, ...]
     words: tuple[str, ...]  # flags of mmsim
+    base: str = ""  # the variant that this one is compared with; "": with none
 
     @property
     def id(self) -> str:
@@ -108,11 +110,14 @@ def expand_case(case: cases.Case, settings: Settings) -> Iterator[Curve]:
         variants = case.variants or {"": ""}
         # All variants get the loads of the first one, so that their curves can be compared.
         like = split_flags(" ".join([*flags, next(iter(variants.values()))]), settings)
+        first = next(iter(variants))
+        usual = case.quick_policies if quick else case.policies
         for variant, more in variants.items():
             yield Curve(case.section, case.chart.format(**by_axis), variant,
                         by_axis.get("models", ""), split_flags(" ".join([*flags, more]), settings),
-                        like, parts, case.quick_policies if quick else case.policies,
-                        loads, case.given)
+                        like, parts, case.first_policies or usual if variant == first else usual,
+                        loads, case.given,
+                        first if case.paired and variant != first else "")
 
 
 def list_curves(settings: Settings) -> list[Curve]:
@@ -144,10 +149,11 @@ def curve_points(curve: Curve, settings: Settings,
     """Makes the points of a curve; `most` returns the rate of load 1."""
     rates = [(None, rate) for rate in curve.given] or \
         [(load, round_rate(most(curve) * load)) for load in curve.loads]
-    trace = ("--trace", settings.trace) if settings.trace else ()
+    of_itself = "--arrivals" in curve.words  # mmsim takes either
+    trace = ("--trace", settings.trace) if settings.trace and not of_itself else ()
     for load, rate in rates:
         words = (*curve.words, "--rate", divide_rate(curve.parts, rate), "--policy",
                  ",".join(curve.policies), "--seconds", str(settings.seconds), "--windows",
                  str(settings.windows), "--seed", str(settings.seed), *trace)
         yield Point(curve.section, curve.chart, curve.variant, curve.models, load, rate,
-                    curve.policies, words)
+                    curve.policies, words, curve.base)

@@ -11,7 +11,7 @@ from . import cases
 from .charts import Chart, list_charts
 from .pays import Compared, pays_paragraph
 from .results import KEYS, Result
-from .stats import geometric_mean
+from .stats import Ratio, geometric_mean
 from .targets import Tally, tally_targets
 
 WINDOWS_CLAIM = 8  # intervals over fewer windows are too wide for a claim
@@ -132,7 +132,7 @@ def policy_lines(section: cases.Section, results: Sequence[Result]) -> list[str]
     """Prints what each policy makes of a section, for each mix of models."""
     of_section = [result for result in results if result.run is not None and
                   result.point.section == section.name and not result.point.variant]
-    policies = [name for name in cases.ALL_POLICIES if name != "recompute"
+    policies = [name for name in cases.LISTED_POLICIES if name != "recompute"
                 and any(result.has(name) for result in of_section)]
     lines = ["Each policy over recompute, geometric means over all loads; in brackets of how many "
              "cases, if not of all:", ""]
@@ -187,6 +187,26 @@ def traffic_lines(chart: Chart) -> list[str]:
         rows.append(row)
     head = ["requests/s", *(line.label for line in chart.lines)]
     return ["preemptions / GiB streamed / plan changes:", "", *table(head, rows), ""]
+
+
+def ratio_cell(ratio: Ratio) -> str:
+    """Prints a ratio with its interval."""
+    return f"{cell(ratio.ratio, 3)} [{cell(ratio.low, 3)}, {cell(ratio.high, 3)}]"
+
+
+def paired_lines(section: cases.Section, results: Iterable[Result]) -> list[str]:
+    """Prints how the points of a section compare with those of the first variant."""
+    rows = [(f"{result.point.chart}, {result.point.variant}", f"{result.point.rate:.4g}",
+             ratio_cell(result.over_base("throughput_tok_s")),
+             ratio_cell(result.over_base("attained_tok_s")),
+             "; ".join(map(ratio_cell, result.tenants_over_base())),
+             cell(result.value("remap", "cold_bytes") / 2 ** 30, 1))
+            for result in results if result.point.section == section.name and result.base]
+    if not rows:
+        return []
+    return ["Over the first variant, paired by window, with intervals of 95 %:", "",
+            *table(("chart", "requests/s", "throughput", "tokens/s that attain their goals",
+                    "throughput of each tenant", "GiB of cold blocks streamed"), rows), ""]
 
 
 def chart_lines(chart: Chart, section: cases.Section, results: Iterable[Result],
@@ -269,6 +289,7 @@ def make_report(head: dict, results: Sequence[Result], plotted: frozenset[str]) 
             lines += [f"**Why ours differ.** {section.differ}", ""]
         if section.averages:
             lines += averages_lines(section, averages) + policy_lines(section, results)
+        lines += paired_lines(section, results)
         for chart in charts:
             lines += chart_lines(chart, section, results,
                                  f"{chart.section}-{chart.name}" in plotted)
@@ -278,6 +299,19 @@ def make_report(head: dict, results: Sequence[Result], plotted: frozenset[str]) 
 def finite(value: float) -> float | None:
     """Returns a number as JSON can have it."""
     return value if math.isfinite(value) else None
+
+
+def ratios_json(result: Result) -> dict | None:
+    """Makes the JSON of how a point compares with its base."""
+    if result.base is None:
+        return None
+
+    def numbers(ratio: Ratio) -> list[float | None]:
+        return [finite(value) for value in (ratio.ratio, ratio.low, ratio.high)]
+    return {"throughput_tok_s": numbers(result.over_base("throughput_tok_s")),
+            "attained_tok_s": numbers(result.over_base("attained_tok_s")),
+            "tenants": [numbers(ratio) for ratio in result.tenants_over_base()],
+            "cold_bytes": finite(result.value("remap", "cold_bytes"))}
 
 
 def point_json(result: Result) -> dict:
@@ -291,6 +325,7 @@ def point_json(result: Result) -> dict:
             "bound_tok_s": finite(result.bound_tok_s),
             "kv_fits_bytes": finite(result.kv_fits_bytes),
             "fits": result.fits() if result.has("unlimited") else None,
+            "over_base": ratios_json(result),
             "gain": finite(result.gain("remap")), "of_bound": finite(result.of_bound("remap")),
             "results": found}
 

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .points import Point
-from .runs import MalformedError, take_number
+from .runs import MalformedError, take_list, take_number
 from .stats import Ratio, paired_ratio
 
 # A gain below this part of throughput is within the noise, and so would be a quotient by it.
@@ -19,7 +19,7 @@ GAIN_LEAST = 0.02
 KEYS = ("throughput_tok_s", "window_tok_s", "attainment", "attained_tok_s", "jain", "ttft_p50_s",
         "ttft_p99_s", "tbt_p50_s", "tbt_p99_s", "preemptions", "bytes_streamed", "plan_changes",
         "kv_peak_bytes")
-WINDOW_KEYS = ("throughput_tok_s", "window_tok_s", "attainment")
+WINDOW_KEYS = ("throughput_tok_s", "window_tok_s", "attainment", "attained_tok_s")
 
 
 def quotient(a: float, b: float) -> float:
@@ -35,9 +35,12 @@ class Result:
 
     point: Point
     failure: str = ""
-    run: dict | None = None  # policy -> number by key, and "windows"; None if it failed
+    # policy -> number by key, "windows", "tenants" (output by window) and "cold_bytes"; None if it
+    # failed
+    run: dict | None = None
     bound_tok_s: float = math.nan  # certified bound of throughput over all windows
     kv_fits_bytes: float = math.nan  # KV for which there is room without a step that waits
+    base: Result | None = None  # the same under the variant that it is compared with
 
     def has(self, policy: str) -> bool:
         """Tells whether the point has been run under a policy."""
@@ -59,6 +62,18 @@ class Result:
         """Returns the ratio of two policies, window by window, with its interval of 95 %."""
         return paired_ratio(self.windows(a, key), self.windows(b, key))
 
+    def over_base(self, key: str) -> Ratio:
+        """Returns the ratio to the base under remap, window by window."""
+        return paired_ratio(self.windows("remap", key), self.base.windows("remap", key)) \
+            if self.base else Ratio()
+
+    def tenants_over_base(self) -> list[Ratio]:
+        """Returns the ratio of each tenant's throughput to that in the base under remap."""
+        if not self.base or not self.has("remap") or not self.base.has("remap"):
+            return []
+        return [paired_ratio(ours, his) for ours, his in
+                zip(self.run["remap"]["tenants"], self.base.run["remap"]["tenants"])]
+
     def gain(self, policy: str) -> float:
         """Returns (policy - recompute) / (unlimited - recompute); NaN with nothing to gain."""
         low, high, ours = (self.value(name, "throughput_tok_s")
@@ -76,6 +91,31 @@ class Result:
         return self.value("unlimited", "kv_peak_bytes") <= self.kv_fits_bytes
 
 
+def join_bases(results: Sequence[Result]) -> None:
+    """Gives each result of a chart of pairs the one that it is compared with."""
+    by_place = {(r.point.section, r.point.chart, r.point.variant, r.point.rate): r for r in results}
+    for result in results:
+        at = result.point
+        if at.base:
+            result.base = by_place[at.section, at.chart, at.base, at.rate]
+
+
+def take_tenants(windows: Sequence[dict]) -> list[list[float]]:
+    """Takes the output of each tenant in each window."""
+    parts = [take_list(window, "tenants") for window in windows]
+    if len({len(part) for part in parts}) > 1:
+        raise MalformedError("a window lacks a tenant")
+    return [[take_number(tenant, "own_tok_s") for tenant in tenants] for tenants in zip(*parts)]
+
+
+def take_cold(output: dict, policy: str) -> float:
+    """Sums what was streamed of cold blocks; a tenant without any lacks the number."""
+    details = output.get("details")
+    played = take_list(details, policy) if details is not None else []
+    return sum(take_number(tenant, "cold_bytes") for window in played
+               for tenant in take_list(window, "tenants") if "cold_bytes" in tenant)
+
+
 def take_run(policies: Iterable[str], output: Any) -> dict[str, dict]:
     """Takes what is needed out of mmsim's JSON; each policy that was asked for must be there."""
     taken = {}
@@ -85,6 +125,8 @@ def take_run(policies: Iterable[str], output: Any) -> dict[str, dict]:
         if not isinstance(found, dict) or not isinstance(found.get("windows"), list):
             raise MalformedError(f"no results of {policy} in the JSON")
         taken[policy] = {key: take_number(found, key) for key in KEYS}
+        taken[policy]["tenants"] = take_tenants(found["windows"])
+        taken[policy]["cold_bytes"] = take_cold(output, policy)
         taken[policy]["windows"] = {key: [take_number(window, key) for window in found["windows"]]
                                     for key in WINDOW_KEYS}
     return taken

@@ -57,6 +57,14 @@ def take_number(where: Any, key: str) -> float:
     return value
 
 
+def take_list(where: Any, key: str) -> list:
+    """Returns a list of a JSON object."""
+    value = where.get(key) if isinstance(where, dict) else None
+    if not isinstance(value, list):
+        raise MalformedError(f"no list {key} in the JSON")
+    return value
+
+
 def write_file(path: pathlib.Path, text: str) -> None:
     """Writes a file as a whole or not at all."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -46,10 +46,29 @@ def compares_policies(result: Result) -> bool:
 
 def nothing_to_gain(result: Result) -> bool:
     """Tells whether memory is never short in a point."""
-    return compares_policies(result) and \
-        result.value("recompute", "preemptions") == 0 and \
+    return compares_policies(result) and memory_suffices(result)
+
+
+def memory_suffices(result: Result) -> bool:
+    """Tells whether recompute preempts nobody and unlimited memory changes nothing."""
+    return result.value("recompute", "preemptions") == 0 and \
         result.over("unlimited", "recompute", "throughput_tok_s") <= THROUGHPUT_SAME and \
         result.over("recompute", "unlimited", "ttft_p99_s") <= TTFT_SAME
+
+
+def is_paired(result: Result) -> bool:
+    """Tells whether the point is compared with one of another variant."""
+    return result.base is not None
+
+
+def is_paired_idle(result: Result) -> bool:
+    """Tells whether memory is never short in the point that it is compared with."""
+    return result.base is not None and memory_suffices(result.base) and result.has("remap")
+
+
+def least_tenant(result: Result) -> float:
+    """Returns the least of the lower bounds of the tenants' ratios."""
+    return min((ratio.low for ratio in result.tenants_over_base()), default=math.nan)
 
 
 def lower_bound(other: str, key: str) -> Callable[[Result], float]:
@@ -91,6 +110,14 @@ TARGETS = (
            compares_policies, lower_bound("elastic", "attainment"), 0.99),
     Target("with nothing to gain nothing is streamed (1: so it is)", nothing_to_gain,
            lambda r: 0.0 if r.value("remap", "bytes_streamed") > 0 else 1.0, 1),
+    Target(f"cold=on never worse than cold=off: throughput, {WORSE}",
+           is_paired, lambda r: r.over_base("throughput_tok_s").low, 0.99),
+    Target(f"cold=on never worse than cold=off: tokens/s of requests that attain their goals, "
+           f"{WORSE}", is_paired, lambda r: r.over_base("attained_tok_s").low, 0.99),
+    Target(f"cold=on never worse than cold=off: throughput of each tenant, {WORSE}",
+           is_paired, least_tenant, 0.99),
+    Target("with nothing to gain no cold block is streamed (1: so it is)", is_paired_idle,
+           lambda r: 0.0 if r.value("remap", "cold_bytes") > 0 else 1.0, 1),
 )
 
 

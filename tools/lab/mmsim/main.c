@@ -36,6 +36,7 @@ struct program {
 	uint32_t slice_tokens;
 	uint32_t broken_permille;
 	bool cold_full;
+	uint32_t pie_layers; /* 0: chosen */
 	bool check;
 	bool bound; /* print the bound, play nothing */
 	const char *trace_path;
@@ -91,6 +92,21 @@ static int plans_settle(struct program *p, char *why)
 	return 0;
 }
 
+/* Some layer of each model must be on the device. */
+static int pie_settle(const struct program *p, char *why)
+{
+	for (uint32_t t = 0; t < p->opts.tenants; t++) {
+		const struct mm_shape *shape = p->opts.tenant[t].shape;
+
+		if (p->pie_layers < shape->arch.layers)
+			continue;
+		snprintf(why, MM_OPT_ERROR_BYTES, "--pie-layers %u: %s has %u layers",
+			 p->pie_layers, shape->name, shape->arch.layers);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* Parses moments: "12" or "1.5,12,60", ascending. */
 static int explain_parse(const struct mm_opt *opt, char *text, void *into, char *why)
 {
@@ -118,6 +134,11 @@ static int explain_parse(const struct mm_opt *opt, char *text, void *into, char 
 		snprintf(why, MM_OPT_ERROR_BYTES, "it has no moment");
 	return e->n ? 0 : -EINVAL;
 }
+
+static const struct mm_opt_choice pie_layers_choices[] = {
+	{ "auto", 0, "as its paper chooses" },
+	{ NULL, 0, NULL },
+};
 
 static const struct mm_opt_choice admit_choices[] = {
 	{ "whole", MM_ADMIT_WHOLE, "for its tokens and one more, taken at once" },
@@ -151,6 +172,11 @@ static const struct mm_opt mmsim_options[] = {
 	{ "cold-full", NULL,
 	  "each step streams all --cold blocks, used or not: what streaming costs at most",
 	  MM_OPT_FLAG, AT(cold_full) },
+	{ "pie-layers", "M",
+	  "under policy pie so many layers of KV are on the host all the time; of 2 both are under "
+	  "way, which is as if there were none",
+	  MM_OPT_NUMBER, AT(pie_layers), .preset = "auto", .min = 2, .max = MM_LAYERS_MAX,
+	  .choices = pie_layers_choices },
 	{ "explain", "S[,S...]",
 	  "explain what mmd has decided at these moments of each window, in virtual seconds: bids, "
 	  "offers, prices, and what was chosen",
@@ -271,6 +297,7 @@ static int policy_run(struct program *p, const struct mm_wl_case *c,
 				.slice_tokens = p->slice_tokens,
 				.broken_permille = p->broken_permille,
 				.cold_full = p->cold_full,
+				.pie_layers = p->pie_layers,
 				.check = p->check ? 1 : CHECK_EVERY,
 				.trace = details ? p->trace : NULL,
 				.explain = details && p->explain.n ? &p->explain : NULL };
@@ -509,7 +536,7 @@ int main(int argc, char **argv)
 
 	if (r >= 0)
 		return r;
-	if (mm_wl_settle(&p.opts, why) || plans_settle(&p, why))
+	if (mm_wl_settle(&p.opts, why) || plans_settle(&p, why) || pie_settle(&p, why))
 		return mm_opt_refuse(&mmsim_program, line.command, "%s", why);
 	playing.opts = &p.opts;
 	signal(SIGABRT, on_abort);

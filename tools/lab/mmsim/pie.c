@@ -83,6 +83,7 @@ static void step_note(struct ms_tenant *t)
 
 void ms_pie_stepped(struct ms_tenant *t)
 {
+	const uint32_t fixed = t->sim->opts.pie_layers;
 	struct ms_pie *pie = &t->pie;
 
 	if (!ms_pie_is_on(t) || !t->e.cold.open)
@@ -92,6 +93,11 @@ void ms_pie_stepped(struct ms_tenant *t)
 		pie->steps = pie->idle = pie->waits = 0;
 		pie->tokens = t->s.tokens;
 		pie->since_ns = t->sim->now_ns;
+		return;
+	}
+	if (fixed) {
+		if (pie->m != fixed)
+			pie_set(t, fixed);
 		return;
 	}
 	if (pie->waits >= WAIT_STEPS && pie->m) {

@@ -7,7 +7,8 @@
  *             begins with 0; 3 is the least that gains anything. It rises when blocks ran out and
  *             the link was idle for a layer's part of each of the last steps, and falls after two
  *             steps in a row that waited; a setting with less throughput than the one before it is
- *             left. The paper gives no constants: those of pie.c are ours.
+ *             left. The paper gives no constants: those of pie.c are ours. With --pie-layers m is
+ *             given from the first step on.
  *             It is played with cold blocks: (K(m) - B) n / (n - classes) of them occupy as much of
  *             the device and of the link as m layers of K(m) blocks, within two parts of n; as Pie
  *             does, and nothing else here, each layer's rows go back to the host before others come

@@ -337,8 +337,9 @@ struct ms_opts {
 	uint32_t slice_tokens;    /* for mm_sched_config */
 	uint32_t broken_permille; /* share of steps that break off, each before some layer */
 	bool cold_full; /* all entries of the limit are streamed, whether they are live or not */
-	uint32_t check; /* events of a core from one check of all invariants to the next */
-	FILE *trace;    /* gets a line for each tenant with each sample of statistics; NULL: none */
+	uint32_t pie_layers; /* that are away under Pie; 0: chosen */
+	uint32_t check;      /* events of a core from one check of all invariants to the next */
+	FILE *trace; /* gets a line for each tenant with each sample of statistics; NULL: none */
 	struct ms_explain *explain; /* NULL: none */
 };
 

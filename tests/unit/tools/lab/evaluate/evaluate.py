@@ -67,7 +67,7 @@ print(json.dumps({"commit": "abc", "results": {
     (*results.KEYS, *barruns.KEYS, *barruns.TENANT_KEYS)))))
 
 
-def run_of(throughput, peak=0, preemptions=1, streamed=0):
+def run_of(throughput, peak=0, preemptions=1, streamed=0, cold=0):
     """The numbers of a run: of each policy, with two windows around its throughput."""
     run = {}
     for policy, value in throughput.items():
@@ -76,6 +76,8 @@ def run_of(throughput, peak=0, preemptions=1, streamed=0):
                        "ttft_p99_s": 100 / value if value else 0.0, "tbt_p50_s": 0.4,
                        "tbt_p99_s": 0.5, "preemptions": preemptions, "bytes_streamed": streamed,
                        "plan_changes": 0, "kv_peak_bytes": peak}
+        run[policy]["tenants"] = [[0.5 * value, 0.5 * value], [0.4 * value, 0.6 * value]]
+        run[policy]["cold_bytes"] = cold
         run[policy]["windows"] = {key: [0.9 * value, 1.1 * value] for key in results.WINDOW_KEYS}
     return run
 
@@ -136,6 +138,14 @@ class Table(unittest.TestCase):
                                      "naive-bounded,remap,unlimited --seconds 9 --windows 2 "
                                      "--seed 5 --trace t.csv")
         self.assertEqual(point.id, "fig8-drain-C1-alpaca-12.3")
+
+    def test_arrivals_of_their_own(self):
+        """A case that has its own arrivals has no trace, which mmsim would refuse."""
+        found = self.list_points(trace="t.csv")
+        own = [point for point in found if "--arrivals" in point.words]
+        self.assertTrue(own)
+        for point in found:
+            self.assertEqual("--trace" in point.words, point not in own)
 
     def test_mmsim_takes_each_curve(self):
         settings = points.Settings(seconds=1, windows=1)
@@ -263,6 +273,62 @@ class Arithmetic(unittest.TestCase):
             found.append(result)
         chart, = charts.list_charts(found, "fig16")
         self.assertEqual([line.label for line in chart.lines], ["recompute", "on", "off"])
+
+    def test_lines_of_all_there_is(self):
+        """A chart of other policies than recompute and remap has each of its variants."""
+        found = []
+        for variant, policies in (("3GB", ("recompute", "pie")), ("5GB", ("pie",))):
+            point = points.Point("pie6", "x", variant, "", None, 4, policies, ())
+            found.append(results.Result(point, "", run_of(dict.fromkeys(policies, 100))))
+        labels = [line.label for line in charts.list_charts(found, "pie6")[0].lines]
+        self.assertEqual(labels, ["3GB recompute", "3GB pie", "5GB pie"])
+        self.assertEqual([line.label for line in charts.list_charts(found[1:], "pie6")[0].lines],
+                         ["5GB"])
+
+    def pair(self, off, on, **more):
+        """A point of a pair of variants, which is compared with its base."""
+        found = []
+        for variant, base, value in (("cold-off", "", off), ("cold-on", "cold-off", on)):
+            result = result_of(100, value, 100, **(more if base else {**more, "cold": 0}))
+            result.point = points.Point("cold-never-worse", "x", variant, "", 1, 4,
+                                        result.point.policies, (), base)
+            found.append(result)
+        results.join_bases(found)
+        return found
+
+    def test_pairs(self):
+        names = [target.name for target in targets.TARGETS if "cold" in target.name]
+        self.assertEqual(len(names), 4)
+        for off, on, more, verdicts in (
+                (100, 100, {"preemptions": 0}, ["reached"] * 4),
+                (100, 100, {"preemptions": 0, "cold": 7}, ["reached"] * 3 + ["not reached"]),
+                (100, 98, {"cold": 7}, ["not reached"] * 3 + ["–"])):
+            found = self.pair(off, on, **more)
+            tallies = self.tally(*found)
+            self.assertEqual([tallies[name].verdict for name in names], verdicts)
+            self.assertEqual([tallies[name].of for name in names[:3]], [1, 1, 1])
+        self.assertAlmostEqual(tallies[names[2]].value, 0.98)
+        # What a single tenant loses shows, although all together lose nothing.
+        found[1].run["remap"]["tenants"][1] = [1, 1]
+        self.assertLess(self.tally(*found)[names[2]].value, 0.05)
+        head = {"version": "1", "commit": "abc", "command": "mmevaluate", "host": "Linux",
+                "settings": {"windows": 2}}
+        self.assertIn("| x, cold-on | 4 | 0.980 [0.980, 0.980] |",
+                      report.make_report(head, found, frozenset()))
+        over = report.make_json(head, found)["points"][1]["over_base"]
+        self.assertAlmostEqual(over["throughput_tok_s"][1], 0.98)
+        self.assertEqual(over["cold_bytes"], 7)
+
+    def test_takes_tenants_and_cold_blocks(self):
+        whole = dict.fromkeys((*results.KEYS, *results.WINDOW_KEYS), 1)
+        window = {**whole, "tenants": [{"own_tok_s": 3}, {"own_tok_s": 4}]}
+        printed = {"results": {"remap": {**whole, "windows": [window, window]}}, "details": {
+            "remap": [{"tenants": [{"cold_bytes": 5}, {}]}, {"tenants": [{"cold_bytes": 6}, {}]}]}}
+        taken = results.take_run(["remap"], printed)["remap"]
+        self.assertEqual((taken["tenants"], taken["cold_bytes"]), ([[3, 3], [4, 4]], 11))
+        window["tenants"] = [{}]
+        with self.assertRaises(runs.MalformedError):
+            results.take_run(["remap"], printed)
 
     def test_what_is_no_result(self):
         good = {"results": {"remap": {**{key: 1 for key in results.KEYS}, "windows": []}}}
