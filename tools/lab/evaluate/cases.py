@@ -202,7 +202,7 @@ SECTIONS = (
         "Alpaca. With 3 GB throughput grows from 1 to 2, with 7 GB until 1.4 to 1.6.",
         "Rates and lengths are not stated; here as many requests as keep a queue, and none longer "
         "than 1,024 tokens, since a prompt is computed with all of its KV on the device. What is "
-        "away must come and go within a step: 3 GB expanded to 2.5 times move 4.5 GB each way, "
+        "away must come and go within a step: 3 GB expanded to 2.5 times move 5.0 GB each way, "
         "which a link of 419 GB/s does in a step of 20 ms, so that the best lies beyond 2, where "
         "their curve ends; 7 GB use the step up sooner. One chart seeks the least KV under pie that "
         "reaches the throughput of recompute with 12 GB; theirs is 12 / 1.67 = 7.2 GB."),
