@@ -9,7 +9,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -448,26 +447,13 @@ static void test_steps_after_it(void **state)
 	peer_absent(f->peer, MM_OP_RESYNC, 20);
 }
 
-struct beginner {
-	struct mm_client *client;
-	int result;
-};
-
-static void *begin_in_thread(void *context)
-{
-	struct beginner *b = context;
-
-	b->result = mm_step_begin(b->client);
-	return NULL;
-}
-
 /* A limit may count from a change of the plan on, so what was planned before it is not begun. */
 static void test_a_stale_plan(void **state)
 {
 	struct fixture *f = *state;
 	struct mm_cold *cold = open_all(f);
-	struct beginner b = { .client = f->client };
-	pthread_t thread;
+	const struct mm_turn_opts turn = { .size = sizeof(turn), .mode = MM_TURN_QUANTUM };
+	struct call call = { .timeout_ns = MM_TIMEOUT_NEVER };
 
 	limit_send(f, 8, 0);
 	peer_drained(f->peer);
@@ -497,19 +483,15 @@ static void test_a_stale_plan(void **state)
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 	/* A step that waits was planned before the limit, though another thread has read it. */
-	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
-	peer_expect(f->peer, MM_OP_PARKED);
-	assert_int_equal(pthread_create(&thread, NULL, begin_in_thread, &b), 0);
-	usleep(20000);
+	assert_int_equal(mm_turn_join(f->client, &turn), 0);
+	peer_expect(f->peer, MM_OP_TURN_JOIN);
+	call_start(&call, f, call_step_begin);
+	peer_expect(f->peer, MM_OP_TURN_WANT);
 	limit_send(f, 1, 102);
 	peer_drained(f->peer);
 	assert_true(state_of(cold).limit == 1 && state_of(cold).deadline_ns == 102);
-	for (uint32_t i = 0; i < PEER_LAYERS; i++)
-		peer_gate(f->peer, i, MM_GATE_RESIDENT);
-	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
-	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(b.result, -ESTALE);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN, .arg = { 1 } });
+	assert_int_equal(call_join(&call), -ESTALE);
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 }
