@@ -110,8 +110,7 @@ MM_API uint32_t mm_cold_classes(const struct mm_cold *cold);
  * Never blocks. `acked` only grows; it is checked before each step, as it raises no event. The
  * other members change with MM_EVENT_COLD. `limit` is the least one that had a deadline since the
  * last call, since it may have counted meanwhile; the next call has the last one. Since version
- * 0.3. Return: 0; -EINVAL a size that cannot
- * be; -ECHILD; the errno of a connection that has ended.
+ * 0.3. Return: 0; -EINVAL a size that cannot be; -ECHILD; the errno of a connection that has ended.
  */
 MM_API int mm_cold_state(struct mm_cold *cold, struct mm_cold_state *ret_state);
 

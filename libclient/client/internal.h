@@ -542,7 +542,6 @@ int mm_cold_on_limit(struct mm_client *client, const struct mm_msg *msg, const c
 /* Takes the answer to a window. Return: whether it was one; any other reply is left alone. */
 bool mm_cold_on_reply(struct mm_client *client, const struct mm_msg *msg)
 	MM_EXCLUDES(mm_client_lock);
-/* Whether @chunk lies in the window, or in the one that is requested. @cold may be NULL. */
 /* How many limits fell so far; 0 if there is no @cold. */
 uint64_t mm_cold_falls(const struct mm_cold *cold) MM_REQUIRES(mm_client_lock);
 /*
@@ -550,6 +549,7 @@ uint64_t mm_cold_falls(const struct mm_cold *cold) MM_REQUIRES(mm_client_lock);
  * planned may read entries that are not streamed any more.
  */
 bool mm_cold_fell(const struct mm_cold *cold, uint64_t falls) MM_REQUIRES(mm_client_lock);
+/* Whether @chunk lies in the window, or in the one that is requested. @cold may be NULL. */
 bool mm_cold_names(const struct mm_cold *cold, uint32_t chunk) MM_REQUIRES(mm_client_lock);
 /* The declaration has ended with the model. */
 void mm_cold_drop(struct mm_client *client) MM_EXCLUDES(mm_client_lock);
