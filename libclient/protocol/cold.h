@@ -16,6 +16,9 @@
 
 #include "mm/abi.h"
 
+/* Bytes that one copy of rows brings in, at most. */
+#define MM_COLD_ROWS_BYTES (UINT64_C(16) << 20)
+
 /* The number of classes of a model; @layers is at least MM_COLD_CLASSES_MAX. */
 static inline uint32_t mm_cold_layer_classes(uint32_t layers)
 {

@@ -292,7 +292,7 @@ int mm_xrows_issue(struct mm_xrows *rows, uint64_t bytes_max, uint64_t *ret_byte
 	from = mm_xswap_at(rows->at.swap,
 			   rows->at.from + rows->next * rows->at.from_pitch + rows->next_done,
 			   &registered);
-	bytes_max = MM_MIN(bytes_max, MM_XROWS_BYTES);
+	bytes_max = MM_MIN(bytes_max, MM_COLD_ROWS_BYTES);
 	/* Rows of the run that are whole in the registration. */
 	n = registered < rows->at.width ? 0
 					: (registered - rows->at.width) / rows->at.from_pitch + 1;

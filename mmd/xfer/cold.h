@@ -24,9 +24,6 @@
 #include "mmd/xfer/pool.h"
 #include "mmd/xfer/swap.h"
 
-/* Bytes of one copy with pitches, at most. */
-#define MM_XROWS_BYTES (UINT64_C(16) << 20)
-
 struct mm_xwindow {
 	const struct mm_xpool *pool;
 	CUdeviceptr va; /* 0: not mapped */

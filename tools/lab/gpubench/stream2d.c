@@ -15,7 +15,6 @@
 
 #include "libclient/base/base.h"
 #include "libclient/protocol/cold.h"
-#include "libclient/protocol/xplan.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "tools/lab/gpubench/device.h"
@@ -235,7 +234,7 @@ static void units_sweep(const void *state, uint32_t *ret_sizes)
 	ret_sizes[0] = MM_GPU_ROWS;
 }
 
-/* Cuts as xfer does: at the size of a job, and at registrations. */
+/* Cuts as xfer does: at the most that a copy of rows has, and at registrations. */
 static void units_choose(struct units *u, const struct mm_gpu_sizes *sizes, uint32_t at)
 {
 	uint64_t block, part = sizes->swap_bytes / MM_GPU_SWAP_PARTS;
@@ -244,7 +243,7 @@ static void units_choose(struct units *u, const struct mm_gpu_sizes *sizes, uint
 	block = u->layers * u->unit_bytes;
 	u->entries = (uint32_t)(sizes->swap_bytes / block);
 	u->moved_bytes = u->entries * u->unit_bytes;
-	u->piece_rows = (uint32_t)MM_MIN(part / block, MM_SWAP_JOB_BYTES / u->unit_bytes);
+	u->piece_rows = (uint32_t)MM_MIN(part / block, MM_COLD_ROWS_BYTES / u->unit_bytes);
 	u->piece_rows = MM_MAX(u->piece_rows, 1u);
 }
 

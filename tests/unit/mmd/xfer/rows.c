@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "libclient/base/base.h"
+#include "libclient/protocol/cold.h"
 #include "mmd/xfer/cold.h"
 
 #define TO_VA     UINT64_C(0x7000000000)
@@ -141,7 +142,7 @@ static void call_check(const struct call *c, uint32_t *entry, uint64_t *done)
 
 	assert_int_equal(c->from / MM_SWAP_PART_BYTES, last / MM_SWAP_PART_BYTES);
 	assert_true(bench.registered[c->from / MM_SWAP_PART_BYTES]);
-	assert_in_range(c->rows * c->width, 1, MM_XROWS_BYTES);
+	assert_in_range(c->rows * c->width, 1, MM_COLD_ROWS_BYTES);
 	for (uint64_t i = 0; i < c->rows; i++) {
 		while (!(bench.live.live[*entry / 64] >> *entry % 64 & 1))
 			++*entry;
