@@ -15,11 +15,12 @@
 
 /* ---- gates and cursors ---- */
 
-static struct mm_gate *gate_of(const struct mm_xtenant *t, uint32_t s, uint32_t pos)
+/* The gate of the layer at position @pos of cursor @c. */
+static struct mm_gate *gate_of(const struct mm_xtenant *t, uint32_t c, uint32_t pos)
 {
 	struct mm_gate_region *gates = t->gate.base;
 
-	return &gates->gate[mm_cycle_layer(&t->cycles, s, pos)];
+	return &gates->gate[mm_cycle_layer(&t->cycles, c, pos)];
 }
 
 /*
@@ -44,8 +45,8 @@ static const struct mm_xpace *tenant_pace(const struct mm_xtenant *t)
  * Writes the low half only: the high half is core's. Release: the cursor and the copied bytes are
  * visible before it. @seen_ns: mm_xpace, device time of the cause of the write.
  */
-static void slot_gate_write(const struct mm_xtenant *t, struct mm_gate *gate, uint32_t word,
-			    uint64_t seen_ns)
+static void gate_write(const struct mm_xtenant *t, struct mm_gate *gate, uint32_t word,
+		       uint64_t seen_ns)
 {
 	mm_xpace_write(tenant_pace(t), t->gate_inode, gate_low_offset(t, gate), word, seen_ns);
 	__atomic_store_n(&gate->low, word, __ATOMIC_RELEASE);
@@ -55,8 +56,8 @@ static void slot_gate_write(const struct mm_xtenant *t, struct mm_gate *gate, ui
 static void slot_gates_write(const struct mm_xtenant *t, uint32_t s, uint32_t first)
 {
 	for (uint32_t i = 1; i < t->plan->slot[s].n_layers; i++)
-		slot_gate_write(t, gate_of(t, s, i), (uint32_t)MM_GATE_EMPTY, 0);
-	slot_gate_write(t, gate_of(t, s, 0), first, 0);
+		gate_write(t, gate_of(t, s, i), (uint32_t)MM_GATE_EMPTY, 0);
+	gate_write(t, gate_of(t, s, 0), first, 0);
 }
 
 static void tenant_gates_empty(const struct mm_xtenant *t)
@@ -65,7 +66,7 @@ static void tenant_gates_empty(const struct mm_xtenant *t)
 
 	for (uint32_t l = 0; l < t->plan->n_layers; l++)
 		if (mm_cycles_gated(&t->cycles, l))
-			slot_gate_write(t, &gates->gate[l], (uint32_t)MM_GATE_EMPTY, 0);
+			gate_write(t, &gates->gate[l], (uint32_t)MM_GATE_EMPTY, 0);
 }
 
 static struct mm_xcursor *cursor_of(const struct mm_xtenant *t, uint32_t c)
@@ -300,7 +301,7 @@ static void tenant_act_perform(struct mm_xtenant *t, const struct mm_cycle_act *
 		__atomic_store_n(&cursor_of(t, c)->epoch, t->plan->epoch, __ATOMIC_RELEASE);
 		return;
 	case MM_CYCLE_GATE:
-		slot_gate_write(t, gate_of(t, c, act->pos), act->word, seen_ns);
+		gate_write(t, gate_of(t, c, act->pos), act->word, seen_ns);
 		return;
 	case MM_CYCLE_GATES:
 		slot_gates_write(t, c, act->word);
@@ -392,31 +393,31 @@ static void cursor_gate_done(struct mm_xtenant *t, uint32_t c, const struct mm_g
 	tenant_acts_perform(t, &acts, 0, now_ns);
 }
 
-static void slot_read_open(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
+static void cursor_read_open(struct mm_xtenant *t, uint32_t c, uint64_t now_ns)
 {
 	struct mm_cycle_acts acts;
 
-	mm_cycle_saw_open(&t->cycles, s, plan_read_open(t), &acts);
+	mm_cycle_saw_open(&t->cycles, c, plan_read_open(t), &acts);
 	tenant_acts_perform(t, &acts, 0, now_ns);
 }
 
-static void slot_poll(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
+static void cursor_poll(struct mm_xtenant *t, uint32_t c, uint64_t now_ns)
 {
 	const struct mm_gate_region *gates = t->gate.base;
 	const struct mm_gate *gate;
 	uint32_t layer, low;
 
-	switch (mm_cycle_look(&t->cycles, s, &layer)) {
+	switch (mm_cycle_look(&t->cycles, c, &layer)) {
 	case MM_CYCLE_LOOK_NOWHERE:
 		return;
 	case MM_CYCLE_LOOK_GATE:
 		gate = &gates->gate[layer];
 		low = gate_read(gate);
 		if (!mm_cycle_gate_idle(low))
-			cursor_gate_done(t, s, gate, low, now_ns);
+			cursor_gate_done(t, c, gate, low, now_ns);
 		return;
 	case MM_CYCLE_LOOK_OPEN:
-		slot_read_open(t, s, now_ns);
+		cursor_read_open(t, c, now_ns);
 		return;
 	}
 }
@@ -425,7 +426,7 @@ void mm_xtenant_poll(struct mm_xtenant *tenant, uint64_t now_ns)
 {
 	tenant->polled_ns = now_ns;
 	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
-		slot_poll(tenant, c, now_ns);
+		cursor_poll(tenant, c, now_ns);
 }
 
 bool mm_xtenant_in_step(const struct mm_xtenant *tenant)
