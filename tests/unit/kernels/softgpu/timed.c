@@ -36,24 +36,13 @@ static CUstream stream;
 static uint32_t *gate; /* [0]: what streams wait at, [1]: what they write */
 static CUdeviceptr gate_va;
 static mm_softgpu_stats_fn *stats_of;
-static mm_softgpu_event_ns_fn *event_ns;
 
-static void *symbol(const char *name)
-{
-	void *fn = dlsym(gpu->library, name);
-
-	check(fn != NULL);
-	return fn;
-}
-
-static void begin_at(void *shared)
+static void role_begin_at(void *shared)
 {
 	CUmodule module;
 
-	unsetenv("MM_SOFTGPU_MEMORY"); /* what the profile says */
-	conf_context();
-	*(void **)&stats_of = symbol(MM_SOFTGPU_STATS_SYMBOL);
-	*(void **)&event_ns = symbol(MM_SOFTGPU_EVENT_SYMBOL);
+	timed_open();
+	*(void **)&stats_of = timed_symbol(MM_SOFTGPU_STATS_SYMBOL);
 	ok(gpu->cuModuleLoad(&module, getenv("MM_TEST_KERNELS")));
 	ok(gpu->cuModuleGetFunction(&spend, module, "spend"));
 	ok(gpu->cuModuleGetFunction(&peek, module, "peek"));
@@ -63,9 +52,9 @@ static void begin_at(void *shared)
 	gate_va = conf_register(shared, 4096, 0);
 }
 
-static void begin(void)
+static void role_begin(void)
 {
-	begin_at(conf_shared(4096, NULL));
+	role_begin_at(conf_shared(4096, NULL));
 }
 
 static struct mm_softgpu_stats stats(void)
@@ -76,59 +65,11 @@ static struct mm_softgpu_stats stats(void)
 	return s;
 }
 
-static CUevent event(void)
-{
-	CUevent e;
-
-	ok(gpu->cuEventCreate(&e, CU_EVENT_DEFAULT));
-	return e;
-}
-
-static CUevent record(CUstream s)
-{
-	CUevent e = event();
-
-	ok(gpu->cuEventRecord(e, s));
-	return e;
-}
-
-static uint64_t time_of(CUevent e)
-{
-	uint64_t ns = 0;
-
-	ok(gpu->cuEventSynchronize(e));
-	check(event_ns(e, &ns) == 0);
-	return ns;
-}
-
 static void kernel(CUstream s, uint64_t bytes)
 {
 	void *params[] = { &bytes };
 
 	ok(gpu->cuLaunchKernel(spend, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
-}
-
-static void CUDA_CB wait_at_gate(void *unused)
-{
-	(void)unused;
-	while (!__atomic_load_n(&gate[0], __ATOMIC_ACQUIRE))
-		usleep(500);
-}
-
-/* A host function, not a wait for a value: whatever is behind it, begins when it is over. */
-static void hold(CUstream s)
-{
-	ok(gpu->cuLaunchHostFunc(s, wait_at_gate, NULL));
-}
-
-static void let_go(void)
-{
-	__atomic_store_n(&gate[0], 1, __ATOMIC_RELEASE);
-}
-
-static void close_gate(void)
-{
-	__atomic_store_n(&gate[0], 0, __ATOMIC_RELEASE);
 }
 
 /* ---- durations ---- */
@@ -138,17 +79,17 @@ static void check_kernels(void)
 	CUevent from, to;
 	float ms = 0;
 
-	close_gate();
-	hold(stream);
+	timed_gate_close(gate);
+	timed_hold(stream, gate);
 	kernel(stream, 0); /* behind what others have reserved */
-	from = record(stream);
+	from = timed_record(stream);
 	for (int i = 0; i < 200; i++)
 		kernel(stream, BYTES_MS / 10);
 	kernel(stream, 0); /* the least that a kernel takes */
-	to = record(stream);
+	to = timed_record(stream);
 	expect(gpu->cuEventElapsedTime(&ms, from, to), CUDA_ERROR_NOT_READY);
-	let_go();
-	check(time_of(to) - time_of(from) == 20 * MS + 2000);
+	timed_gate_open(gate);
+	check(timed_ns(to) - timed_ns(from) == 20 * MS + 2000);
 	ok(gpu->cuEventElapsedTime(&ms, from, to));
 	check(ms > 20.00199F && ms < 20.00201F);
 }
@@ -158,7 +99,7 @@ static int role_kernels(int sock)
 	uint64_t before;
 
 	(void)sock;
-	begin();
+	role_begin();
 	before = stats().compute_ns;
 	check_kernels();
 	check(stats().compute_ns - before == 20 * MS + 4000 && stats().kernels >= 201);
@@ -178,11 +119,11 @@ static int role_graph(int sock)
 	uint64_t bytes;
 
 	(void)sock;
-	begin();
+	role_begin();
 	va = conf_reserve(conf.granule);
 	conf_map(va, conf.granule, conf_create(conf.granule), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	from = event();
-	to = event();
+	from = timed_event();
+	to = timed_event();
 	ok(gpu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	ok(gpu->cuEventRecordWithFlags(from, stream, CU_EVENT_RECORD_EXTERNAL));
 	for (int i = 0; i < 200; i++)
@@ -195,7 +136,7 @@ static int role_graph(int sock)
 		bytes = ms * BYTES_MS;
 		ok(gpu->cuMemcpyHtoDAsync(va, &bytes, sizeof(bytes), stream));
 		ok(gpu->cuGraphLaunch(exec, stream));
-		check(time_of(to) - time_of(from) == 400000 + ms * MS);
+		check(timed_ns(to) - timed_ns(from) == 400000 + ms * MS);
 		ok(gpu->cuStreamSynchronize(stream));
 	}
 	ok(gpu->cuGraphExecDestroy(exec));
@@ -216,7 +157,7 @@ static CUdeviceptr begin_copies(char **ret_host)
 {
 	CUdeviceptr va;
 
-	begin();
+	role_begin();
 	va = conf_reserve(GIB);
 	*ret_host = conf_shared(GIB, NULL);
 	conf_register(*ret_host, GIB, 0);
@@ -232,24 +173,24 @@ static int role_copies(int sock)
 
 	(void)sock;
 	va = begin_copies(&host);
-	hold(stream);
-	at[0] = record(stream);
+	timed_hold(stream, gate);
+	at[0] = timed_record(stream);
 	ok(gpu->cuMemcpyHtoDAsync(va, host, 1000000, stream));
-	at[1] = record(stream);
+	at[1] = timed_record(stream);
 	ok(gpu->cuMemcpyDtoHAsync(host, va, 2000000, stream));
-	at[2] = record(stream);
+	at[2] = timed_record(stream);
 	ok(gpu->cuMemsetD8Async(va, 1, BYTES_MS, stream));
-	at[3] = record(stream);
+	at[3] = timed_record(stream);
 	ok(gpu->cuMemcpyDtoDAsync(va, va + GIB / 2, BYTES_MS, stream));
-	at[4] = record(stream);
+	at[4] = timed_record(stream);
 	fill_rows(va, BYTES_MS);
-	at[5] = record(stream);
-	let_go();
-	check(time_of(at[1]) - time_of(at[0]) == MS);
-	check(time_of(at[2]) - time_of(at[1]) == 2 * MS);
-	check(time_of(at[3]) - time_of(at[2]) == MS);
-	check(time_of(at[4]) - time_of(at[3]) == 2 * MS);
-	check(time_of(at[5]) - time_of(at[4]) == MS);
+	at[5] = timed_record(stream);
+	timed_gate_open(gate);
+	check(timed_ns(at[1]) - timed_ns(at[0]) == MS);
+	check(timed_ns(at[2]) - timed_ns(at[1]) == 2 * MS);
+	check(timed_ns(at[3]) - timed_ns(at[2]) == MS);
+	check(timed_ns(at[4]) - timed_ns(at[3]) == 2 * MS);
+	check(timed_ns(at[5]) - timed_ns(at[4]) == MS);
 	check(stats().h2d_bytes == 1000000 && stats().d2h_bytes == 2000000);
 	return 0;
 }
@@ -279,15 +220,15 @@ static void check_ten_kernels(uint64_t want_ns)
 {
 	CUevent at[2];
 
-	close_gate();
-	hold(stream);
-	at[0] = record(stream);
+	timed_gate_close(gate);
+	timed_hold(stream, gate);
+	at[0] = timed_record(stream);
 	for (int i = 0; i < 10; i++)
 		kernel(stream, BYTES_MS);
-	at[1] = record(stream);
-	let_go();
-	check(time_of(at[1]) - time_of(at[0]) >= want_ns - 10);
-	check(time_of(at[1]) - time_of(at[0]) <= want_ns + 10);
+	at[1] = timed_record(stream);
+	timed_gate_open(gate);
+	check(timed_ns(at[1]) - timed_ns(at[0]) >= want_ns - 10);
+	check(timed_ns(at[1]) - timed_ns(at[0]) <= want_ns + 10);
 }
 
 static int role_overlap(int sock)
@@ -304,19 +245,19 @@ static int role_overlap(int sock)
 	copy_for_ever(link, va, host);
 	check_ten_kernels(11 * MS);
 	/* A small copy does not stand behind them. */
-	close_gate();
-	hold(stream);
-	at[0] = record(stream);
+	timed_gate_close(gate);
+	timed_hold(stream, gate);
+	at[0] = timed_record(stream);
 	ok(gpu->cuMemcpyHtoDAsync(va, host, 50000, stream));
-	at[1] = record(stream);
-	let_go();
-	check(time_of(at[1]) - time_of(at[0]) == 50000);
+	at[1] = timed_record(stream);
+	timed_gate_open(gate);
+	check(timed_ns(at[1]) - timed_ns(at[0]) == 50000);
 	/* The other direction loses a fifth of its rate. */
 	ok(gpu->cuMemcpyDtoHAsync(host, va, 4000000, back));
-	at[0] = record(back);
+	at[0] = timed_record(back);
 	ok(gpu->cuMemcpyDtoHAsync(host, va, 4000000, back));
-	at[2] = record(back);
-	check(time_of(at[2]) - time_of(at[0]) >= 5 * MS);
+	at[2] = timed_record(back);
+	check(timed_ns(at[2]) - timed_ns(at[0]) >= 5 * MS);
 	/* With both directions busy kernels are slower by both. */
 	copy_out_for_ever(back, va, host);
 	check_ten_kernels(12 * MS);
@@ -347,7 +288,7 @@ static int role_bytes(int sock)
 	uint64_t word = 3 * BYTES_MS;
 
 	(void)sock;
-	begin();
+	role_begin();
 	va = conf_reserve(big);
 	arg = va;
 	host = calloc(1, big);
@@ -361,12 +302,12 @@ static int role_bytes(int sock)
 	ok(gpu->cuMemcpyHtoD(va, &word, sizeof(word)));
 	/* A kernel writes nothing; its cost function reads what is on the device. */
 	ok(gpu->cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
-	hold(stream);
-	at[0] = record(stream);
+	timed_hold(stream, gate);
+	at[0] = timed_record(stream);
 	ok(gpu->cuLaunchKernel(peek, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
-	at[1] = record(stream);
-	let_go();
-	check(time_of(at[1]) - time_of(at[0]) == 3 * MS);
+	at[1] = timed_record(stream);
+	timed_gate_open(gate);
+	check(timed_ns(at[1]) - timed_ns(at[0]) == 3 * MS);
 	word = 0;
 	ok(gpu->cuMemcpyDtoH(&word, va, sizeof(word)));
 	check(word == 3 * BYTES_MS);
@@ -403,7 +344,7 @@ static int role_capacity(int sock)
 	int fd;
 
 	(void)sock;
-	begin();
+	role_begin();
 	ok(gpu->cuMemGetInfo(&free_bytes, &total));
 	check(total == 96 * GIB);
 	va = conf_reserve(large);
@@ -425,7 +366,7 @@ static CUdeviceptr begin_half_mapped(size_t bytes, CUmemAccess_flags access)
 {
 	CUdeviceptr va;
 
-	begin();
+	role_begin();
 	va = conf_reserve(2 * bytes);
 	conf_map(va, bytes, conf_create(bytes), access);
 	return va;
@@ -481,17 +422,17 @@ static int role_neighbour(int sock)
 	int fd = -1;
 
 	conf_recv(sock, &fd);
-	begin_at(conf_shared_from(fd, 4096, PROT_READ | PROT_WRITE));
-	hold(stream);
+	role_begin_at(conf_shared_from(fd, 4096, PROT_READ | PROT_WRITE));
+	timed_hold(stream, gate);
 	for (int i = 0; i < ROUNDS; i++) {
 		kernel(stream, BYTES_MS);
-		at[i] = record(stream);
+		at[i] = timed_record(stream);
 		/* Others see a value at its time, so the neighbour comes in between. */
 		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, (uint32_t)i, 0));
 	}
 	conf_send(sock, 1, -1);
 	for (int i = 0; i < ROUNDS; i++)
-		conf_send(sock, time_of(at[i]), -1);
+		conf_send(sock, timed_ns(at[i]), -1);
 	return 0;
 }
 
@@ -528,7 +469,7 @@ static void test_neighbours(void **state)
 /* Ends in the middle of its work: its thread sleeps, an hour of the link is reserved. */
 static int role_victim(int sock)
 {
-	begin();
+	role_begin();
 	for (int i = 0; i < 1000; i++) {
 		kernel(stream, 20 * BYTES_MS);
 		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, (uint32_t)i, 0));
@@ -545,7 +486,7 @@ static int role_survivor(int sock)
 	struct conf_peer peer;
 
 	(void)sock;
-	begin();
+	role_begin();
 	for (int i = 0; i < 3; i++) {
 		peer = conf_spawn("victim");
 		check(conf_recv(peer.sock, NULL) == 1);
@@ -561,26 +502,26 @@ static int role_order(int sock)
 	CUevent done, seen;
 
 	(void)sock;
-	begin();
+	role_begin();
 	other = conf_stream();
 	for (uint32_t i = 1; i <= 20; i++) {
 		kernel(stream, BYTES_MS);
-		done = record(stream);
+		done = timed_record(stream);
 		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, i, 0));
 		ok(gpu->cuStreamWaitValue32(other, gate_va + 4, i, CU_STREAM_WAIT_VALUE_GEQ));
-		seen = record(other);
-		check(time_of(seen) >= time_of(done));
+		seen = timed_record(other);
+		check(timed_ns(seen) >= timed_ns(done));
 		check(__atomic_load_n(&gate[1], __ATOMIC_ACQUIRE) >= i);
 	}
 	/* The same by an event, which costs nobody a look at the clock. */
-	hold(stream);
+	timed_hold(stream, gate);
 	kernel(stream, BYTES_MS);
-	done = record(stream);
+	done = timed_record(stream);
 	ok(gpu->cuStreamWaitEvent(other, done, 0));
 	kernel(other, BYTES_MS);
-	seen = record(other);
-	let_go();
-	check(time_of(seen) == time_of(done) + MS);
+	seen = timed_record(other);
+	timed_gate_open(gate);
+	check(timed_ns(seen) == timed_ns(done) + MS);
 	check(stats().effects >= 20);
 	return 0;
 }
@@ -604,38 +545,38 @@ static int role_host(int sock)
 
 	(void)sock;
 	host = conf_shared(4096, &fd);
-	begin_at(host);
+	role_begin_at(host);
 	link = conf_stream();
 	other = conf_stream();
 	check(fstat(fd, &st) == 0);
-	*(void **)&written = symbol(MM_SOFTGPU_WRITTEN_SYMBOL);
-	*(void **)&wrote = symbol(MM_SOFTGPU_WROTE_SYMBOL);
-	*(void **)&act_at = symbol(MM_SOFTGPU_ACT_SYMBOL);
+	*(void **)&written = timed_symbol(MM_SOFTGPU_WRITTEN_SYMBOL);
+	*(void **)&wrote = timed_symbol(MM_SOFTGPU_WROTE_SYMBOL);
+	*(void **)&act_at = timed_symbol(MM_SOFTGPU_ACT_SYMBOL);
 	va = conf_reserve(conf.granule);
 	conf_map(va, conf.granule, conf_create(conf.granule), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
 	check(written(0, st.st_ino, 4, 7, &ns) == -ENOENT);
 	ok(gpu->cuStreamWaitValue32(other, gate_va + 8, 9, CU_STREAM_WAIT_VALUE_EQ));
-	at[1] = record(other);
-	hold(stream);
+	at[1] = timed_record(other);
+	timed_hold(stream, gate);
 	kernel(stream, BYTES_MS);
-	at[0] = record(stream);
+	at[0] = timed_record(stream);
 	ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, 7, 0));
-	let_go();
+	timed_gate_open(gate);
 	ok(gpu->cuStreamSynchronize(stream));
-	done = time_of(at[0]);
+	done = timed_ns(at[0]);
 	check(written(0, st.st_ino, 4, 7, &ns) == 0 && ns == done);
 	check(written(0, st.st_ino, 4, 8, &ns) == -ENOENT);
 	usleep(20000); /* so late */
 	act_at(done);
 	ok(gpu->cuMemcpyHtoDAsync(va, host, 1000, link));
-	at[0] = record(link);
+	at[0] = timed_record(link);
 	act_at(0);
-	check(time_of(at[0]) == done + 2000);
+	check(timed_ns(at[0]) == done + 2000);
 	usleep(20000);
 	check(wrote(0, st.st_ino, 8, 9, done + 2000) == 0);
 	__atomic_store_n(&gate[2], 9, __ATOMIC_RELEASE);
-	check(time_of(at[1]) == done + 2000);
+	check(timed_ns(at[1]) == done + 2000);
 	close(fd);
 	return 0;
 }
@@ -648,7 +589,7 @@ static int role_calls(int sock)
 	int64_t ns;
 
 	(void)sock;
-	begin();
+	role_begin();
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	for (int i = 0; i < 20; i++)
 		conf_create(conf.granule);
@@ -669,7 +610,7 @@ static int role_scribbled(int sock)
 	int fd;
 
 	(void)sock;
-	begin();
+	role_begin();
 	snprintf(path, sizeof(path), "%s/timeline", getenv("MM_SOFTGPU_DIR"));
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	check(fd >= 0 && fstat(fd, &st) == 0);

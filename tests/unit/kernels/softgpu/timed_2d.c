@@ -6,11 +6,9 @@
 #include "tests/conformance/conf.h"
 
 #include <cmocka.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "mm/softgpu.h"
 #include "tests/unit/kernels/softgpu/timed.h"
 
 #define gpu (&conf.gpu)
@@ -19,7 +17,6 @@
 #define DEVICE ((size_t)64 << 20)
 #define HOST   ((size_t)512 << 20)
 
-static mm_softgpu_event_ns_fn *event_ns;
 static CUdeviceptr device_va;
 static unsigned char *host;
 static uint32_t *gate;
@@ -27,10 +24,7 @@ static CUstream stream;
 
 static void rows_begin(void)
 {
-	unsetenv("MM_SOFTGPU_MEMORY"); /* what the profile says */
-	conf_context();
-	*(void **)&event_ns = dlsym(gpu->library, MM_SOFTGPU_EVENT_SYMBOL);
-	check(event_ns != NULL);
+	timed_open();
 	stream = conf_stream();
 	device_va = conf_take(DEVICE);
 	host = conf_shared(HOST, NULL);
@@ -52,48 +46,23 @@ static CUDA_MEMCPY2D rows_of(size_t width, size_t rows, bool in)
 	return copy;
 }
 
-static CUevent event_record(void)
-{
-	CUevent event;
-
-	ok(gpu->cuEventCreate(&event, CU_EVENT_DEFAULT));
-	ok(gpu->cuEventRecord(event, stream));
-	return event;
-}
-
-static uint64_t event_time(CUevent event)
-{
-	uint64_t ns = 0;
-
-	ok(gpu->cuEventSynchronize(event));
-	check(event_ns(event, &ns) == 0);
-	return ns;
-}
-
-static void CUDA_CB gate_wait(void *unused)
-{
-	(void)unused;
-	while (!__atomic_load_n(gate, __ATOMIC_ACQUIRE))
-		conf_nap_ms(1);
-}
-
 /* Device time of a copy, all of which is queued before any of it begins; @copy NULL: linear. */
 static uint64_t copy_time(const CUDA_MEMCPY2D *copy, size_t bytes, bool in)
 {
 	CUevent from, to;
 
-	__atomic_store_n(gate, 0, __ATOMIC_RELEASE);
-	ok(gpu->cuLaunchHostFunc(stream, gate_wait, NULL));
-	from = event_record();
+	timed_gate_close(gate);
+	timed_hold(stream, gate);
+	from = timed_record(stream);
 	if (copy)
 		ok(gpu->cuMemcpy2DAsync(copy, stream));
 	else if (in)
 		ok(gpu->cuMemcpyHtoDAsync(device_va, host, bytes, stream));
 	else
 		ok(gpu->cuMemcpyDtoHAsync(host, device_va, bytes, stream));
-	to = event_record();
-	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
-	return event_time(to) - event_time(from);
+	to = timed_record(stream);
+	timed_gate_open(gate);
+	return timed_ns(to) - timed_ns(from);
 }
 
 static int role_times(int sock)
@@ -138,13 +107,13 @@ static int role_graph(int sock)
 	ok(gpu->cuStreamEndCapture(stream, &graph));
 	ok(gpu->cuGraphInstantiateWithFlags(&exec, graph, 0));
 	for (int i = 0; i < 3; i++) {
-		__atomic_store_n(gate, 0, __ATOMIC_RELEASE);
-		ok(gpu->cuLaunchHostFunc(stream, gate_wait, NULL));
-		from = event_record();
+		timed_gate_close(gate);
+		timed_hold(stream, gate);
+		from = timed_record(stream);
 		ok(gpu->cuGraphLaunch(exec, stream));
-		to = event_record();
-		__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
-		check(event_time(to) - event_time(from) == want);
+		to = timed_record(stream);
+		timed_gate_open(gate);
+		check(timed_ns(to) - timed_ns(from) == want);
 	}
 	ok(gpu->cuGraphExecDestroy(exec));
 	return 0;
