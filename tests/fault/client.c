@@ -28,16 +28,6 @@
 #include "mm/client_model.h"
 #include "tests/unit/libclient/client/peer.h"
 
-#ifndef MM_FAULT_INJECTION
-
-int main(void)
-{
-	printf("skipped: built without fault points (MM_FAULT_INJECTION)\n");
-	return 77;
-}
-
-#else
-
 #define POINTS_MAX 400
 #define KV_PAGE    9
 #define FILLER     10
@@ -349,5 +339,3 @@ int main(void)
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
-
-#endif

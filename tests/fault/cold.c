@@ -15,25 +15,14 @@
 #include <unistd.h>
 
 #include "libclient/support/clock.h"
-#include "libclient/support/fault.h"
 #include "mmd/common/log.h"
 #include "mmd/xfer/xfer.h"
+#include "tests/fault/points.h"
 #include "tests/unit/mmd/xfer/rig.h"
-
-#ifndef MM_FAULT_INJECTION
-
-int main(void)
-{
-	printf("skipped: built without fault points (MM_FAULT_INJECTION)\n");
-	return 77;
-}
-
-#else
 
 #define LAYERS     6
 #define UNIT_BYTES 4096
 #define ENTRIES    7
-#define FIRED      64 /* or'ed to xfer's exit status */
 #define POINTS_MAX 2000
 #define HOT_PAGE   8
 
@@ -48,21 +37,19 @@ struct story {
 static void points_arm(int number)
 {
 	(void)number;
-	mm_fault_arm(strtoull(getenv("MM_FAULT_NTH"), NULL, 10));
+	point_arm();
 }
 
 /* The points of its start are another test's: they count from a signal on. */
 static void be_xfer(int argc, char **argv)
 {
 	const struct sigaction action = { .sa_handler = points_arm, .sa_flags = SA_RESTART };
-	int status;
 
 	if (argc != 3 || strcmp(argv[1], "--xfer") != 0)
 		return;
 	mm_log_init("xfer", MM_LOG_ERROR);
 	(void)sigaction(SIGUSR1, &action, NULL);
-	status = mm_xfer_main(atoi(argv[2]));
-	exit(status | (mm_fault_fired() ? FIRED : 0));
+	point_exit(mm_xfer_main(atoi(argv[2])));
 }
 
 static bool xfer_has_ended(const struct core *core)
@@ -209,11 +196,9 @@ static bool point_run(uint64_t nth)
 {
 	static struct story s;
 	void *state = NULL;
-	char number[24];
 	int status;
 
-	snprintf(number, sizeof(number), "%lu", nth);
-	setenv("MM_FAULT_NTH", number, 1);
+	point_choose(nth);
 	assert_int_equal(core_setup(&state), 0);
 	s = (struct story){ .served = 0 };
 	rig_prepare(&s.r, state, LAYERS, UNIT_BYTES, ENTRIES);
@@ -226,11 +211,11 @@ static bool point_run(uint64_t nth)
 	story_run(&s);
 	assert_true(rig_cursors(&s.r)->cold_rows > 0);
 	status = core_end(s.r.core);
-	if (status & ~FIRED)
+	if (status & ~POINT_FIRED)
 		fail_msg("point %lu: xfer ended with status %d", nth, status);
 	rig_done(&s.r);
 	assert_int_equal(core_teardown(&state), 0);
-	return s.fired || (status & FIRED);
+	return s.fired || (status & POINT_FIRED);
 }
 
 /* Every seventh of them, unless there is time. */
@@ -253,5 +238,3 @@ int main(int argc, char **argv)
 	be_xfer(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
-
-#endif

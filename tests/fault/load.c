@@ -20,23 +20,12 @@
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/base/base.h"
-#include "libclient/support/fault.h"
 #include "mmd/load/load.h"
 #include "mmd/common/log.h"
+#include "tests/fault/points.h"
 #include "tests/unit/mmd/load/model.h"
 
-#ifndef MM_FAULT_INJECTION
-
-int main(void)
-{
-	printf("skipped: built without fault points (MM_FAULT_INJECTION)\n");
-	return 77;
-}
-
-#else
-
 #define POINTS_MAX 200
-#define FIRED      64 /* or'ed to load's exit status */
 #define FILES      2
 
 static const struct tensor model[] = {
@@ -49,14 +38,11 @@ static const struct tensor model[] = {
 
 static void be_load(int argc, char **argv)
 {
-	int status;
-
 	if (argc != 5 || strcmp(argv[1], "--load") != 0)
 		return;
 	mm_log_init("load", MM_LOG_ERROR);
 	mm_fault_arm(strtoull(argv[4], NULL, 10));
-	status = mm_load_main(atoi(argv[2]), atoi(argv[3]));
-	exit(status | (mm_fault_fired() ? FIRED : 0));
+	point_exit(mm_load_main(atoi(argv[2]), atoi(argv[3])));
 }
 
 /* ---- core and tenant ---- */
@@ -128,10 +114,10 @@ static bool child_run(uint64_t nth)
 	tenant = tenant_heard_done(&load);
 	assert_int_equal(waitpid(load.pid, &status, 0), load.pid);
 	load.pid = 0;
-	if (!WIFEXITED(status) || (WEXITSTATUS(status) & ~FIRED) > 1)
+	if (!WIFEXITED(status) || (WEXITSTATUS(status) & ~POINT_FIRED) > 1)
 		fail_msg("point %lu: load ended with status %#x", nth, (unsigned int)status);
 	status = WEXITSTATUS(status);
-	if (!(status & ~FIRED)) {
+	if (!(status & ~POINT_FIRED)) {
 		assert_true(core && load.ident.result == 0);
 		assert_true(!tenant || load.status.result == 0);
 		if (on_disk)
@@ -148,8 +134,8 @@ static bool child_run(uint64_t nth)
 			check_refusal(nth, "the tenant", load.status.result, load.status.text);
 	}
 	load_done(&load);
-	assert_true((status & FIRED) || status == 0);
-	return status & FIRED;
+	assert_true((status & POINT_FIRED) || status == 0);
+	return status & POINT_FIRED;
 }
 
 static void test_every_point(void **state)
@@ -179,5 +165,3 @@ int main(int argc, char **argv)
 	be_load(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
-
-#endif

@@ -16,36 +16,22 @@
 #include <cmocka.h>
 
 #include "libclient/base/base.h"
-#include "libclient/support/fault.h"
 #include "mmd/common/log.h"
 #include "mmd/xfer/xfer.h"
+#include "tests/fault/points.h"
 #include "tests/unit/mmd/xfer/core.h"
 
-#ifndef MM_FAULT_INJECTION
-
-int main(void)
-{
-	printf("skipped: built without fault points (MM_FAULT_INJECTION)\n");
-	return 77;
-}
-
-#else
-
 #define POINTS_MAX  300
-#define FIRED       64 /* or'ed to xfer's exit status */
 #define PAGES       8
 #define STORE_BYTES (GRANULE + 4096)
 
 static void be_xfer(int argc, char **argv)
 {
-	int status;
-
 	if (argc != 3 || strcmp(argv[1], "--xfer") != 0)
 		return;
 	mm_log_init("xfer", MM_LOG_ERROR);
-	mm_fault_arm(strtoull(getenv("MM_FAULT_NTH"), NULL, 10));
-	status = mm_xfer_main(atoi(argv[2]));
-	exit(status | (mm_fault_fired() ? FIRED : 0));
+	point_arm();
+	point_exit(mm_xfer_main(atoi(argv[2])));
 }
 
 /* A job that failed once must not fail a second time. */
@@ -122,11 +108,9 @@ static bool child_run(uint64_t nth)
 {
 	struct core *core;
 	void *state = NULL;
-	char number[24];
 	int status;
 
-	snprintf(number, sizeof(number), "%lu", nth);
-	setenv("MM_FAULT_NTH", number, 1);
+	point_choose(nth);
 	assert_int_equal(core_setup(&state), 0);
 	core = state;
 	core->may_die = true;
@@ -136,12 +120,12 @@ static bool child_run(uint64_t nth)
 	else
 		assert_true(core->died || core->hello.text[0]);
 	status = core_end(core);
-	if ((status & ~FIRED) > 1)
+	if ((status & ~POINT_FIRED) > 1)
 		fail_msg("point %lu: xfer ended with status %d", nth, status);
-	if (!(status & FIRED))
+	if (!(status & POINT_FIRED))
 		assert_true(status == 0 && !core->died);
 	assert_int_equal(core_teardown(&state), 0);
-	return status & FIRED;
+	return status & POINT_FIRED;
 }
 
 static void test_every_point(void **state)
@@ -162,5 +146,3 @@ int main(int argc, char **argv)
 	be_xfer(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
-
-#endif
