@@ -314,7 +314,7 @@ static void test_captured(void **state)
 
 /* ---- What is refused ---- */
 
-static void refused(const char *what, const CUDA_MEMCPY2D *copy, CUstream stream)
+static void refusal_check(const char *what, const CUDA_MEMCPY2D *copy, CUstream stream)
 {
 	CUresult res = gpu->cuMemcpy2DAsync(copy, stream);
 	char name[96];
@@ -358,16 +358,16 @@ static void test_refused(void **state)
 			continue;
 		copy = fine;
 		memcpy((char *)&copy + cases[i].offset, &cases[i].value, sizeof(size_t));
-		refused(cases[i].name, &copy, s.stream);
+		refusal_check(cases[i].name, &copy, s.stream);
 	}
 	copy = fine;
 	copy.srcMemoryType = (CUmemorytype)9;
-	refused("unknown sort of memory", &copy, s.stream);
+	refusal_check("unknown sort of memory", &copy, s.stream);
 	copy = fine;
 	copy.dstDevice = (uintptr_t)s.want;
-	refused("pageable memory as the device's", &copy, s.stream);
+	refusal_check("pageable memory as the device's", &copy, s.stream);
 	if (conf.software)
-		refused("nothing", NULL, s.stream);
+		refusal_check("nothing", NULL, s.stream);
 	/* The stream is none the worse for it. */
 	ok(gpu->cuStreamSynchronize(s.stream));
 	sides_check(&s, true, "refused", 4);

@@ -95,7 +95,7 @@ struct history {
 	uint64_t kills, replans, fulls, kept, both;
 };
 
-static uint64_t below(struct history *h, uint64_t n)
+static uint64_t history_random(struct history *h, uint64_t n)
 {
 	return mm_random_below(&h->rng, n);
 }
@@ -148,7 +148,7 @@ static bool plan_gates(const struct plan *p, uint32_t layer)
 static uint32_t page_unused(struct history *h, const struct plan *p)
 {
 	for (;;) {
-		uint32_t page = (uint32_t)below(h, PAGES);
+		uint32_t page = (uint32_t)history_random(h, PAGES);
 		bool used = false;
 
 		for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
@@ -167,7 +167,7 @@ static bool slots_deal(struct history *h, struct plan *p, uint32_t n_slots)
 	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
 		p->slot[s].n = 0;
 	for (uint32_t l = 0; n_slots && l < h->n; l++) {
-		if (below(h, 3) == 0)
+		if (history_random(h, 3) == 0)
 			continue;
 		p->slot[next].layer[p->slot[next].n++] = (uint16_t)l;
 		next = (next + 1) % n_slots;
@@ -183,15 +183,16 @@ static void plan_choose(struct history *h)
 {
 	const struct plan *old = &h->region;
 	struct plan *p = &h->next;
-	uint32_t n_slots = (uint32_t)below(h, MM_SLOTS_MAX + 1);
-	bool same_layers = below(h, 3) == 0;
+	uint32_t n_slots = (uint32_t)history_random(h, MM_SLOTS_MAX + 1);
+	bool same_layers = history_random(h, 3) == 0;
 
 	*p = (struct plan){ .epoch = old->epoch + 1 };
-	if (below(h, 3)) {
-		p->classes = h->n >= 8 && below(h, 2) ? 4 : 2;
-		p->unit = 64 + 64 * (below(h, 8) == 0);
-		p->window = below(h, 3) ? old->window : (uint32_t)below(h, WINDOWS);
-		if (old->classes && below(h, 2)) {
+	if (history_random(h, 3)) {
+		p->classes = h->n >= 8 && history_random(h, 2) ? 4 : 2;
+		p->unit = 64 + 64 * (history_random(h, 8) == 0);
+		p->window =
+			history_random(h, 3) ? old->window : (uint32_t)history_random(h, WINDOWS);
+		if (old->classes && history_random(h, 2)) {
 			p->classes = old->classes;
 			p->unit = old->unit;
 		}
@@ -204,11 +205,12 @@ static void plan_choose(struct history *h)
 		memcpy(p->slot, old->slot, sizeof(p->slot));
 	for (uint32_t s = 0; s < n_slots; s++) {
 		p->slot[s].in_place = false;
-		if (s < old->n_slots && below(h, 3)) {
+		if (s < old->n_slots && history_random(h, 3)) {
 			p->slot[s].page = old->slot[s].page;
 		} else {
 			p->slot[s].page = page_unused(h, p);
-			p->slot[s].in_place = !p->classes && s >= old->n_slots && below(h, 2);
+			p->slot[s].in_place =
+				!p->classes && s >= old->n_slots && history_random(h, 2);
 			h->page[p->slot[s].page] =
 				p->slot[s].in_place ? p->slot[s].layer[0] : NO_LAYER;
 		}
@@ -247,15 +249,16 @@ static void memory_write(struct history *h, uint32_t cursor, uint32_t layer, uin
 
 static bool killed_here(struct history *h)
 {
-	if (!h->kill_each || below(h, h->kill_each))
+	if (!h->kill_each || history_random(h, h->kill_each))
 		return false;
 	h->kills++;
 	/* Copies that are on the device end before a new xfer begins. */
 	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++) {
 		struct copy *copy = &h->copy[c];
 
-		if (copy->layer != NO_COPY && below(h, 2))
-			memory_write(h, c, below(h, 2) ? copy->layer : NO_LAYER, copy->version);
+		if (copy->layer != NO_COPY && history_random(h, 2))
+			memory_write(h, c, history_random(h, 2) ? copy->layer : NO_LAYER,
+				     copy->version);
 		*copy = (struct copy){ .layer = NO_COPY };
 	}
 	h->m = (struct mm_cycles){ 0 };
@@ -273,7 +276,7 @@ static void version_write(struct history *h, uint32_t cursor)
 	h->acked = MM_MAX(h->acked, least);
 }
 
-static bool copied(struct history *h, uint32_t cursor, bool complete);
+static bool copy_end(struct history *h, uint32_t cursor, bool complete);
 
 /* False: xfer was killed. */
 static bool cursor_write(struct history *h, const struct mm_cycle_act *act)
@@ -363,7 +366,7 @@ static bool act_perform(struct history *h, const struct mm_cycle_act *act)
 		return true;
 	case MM_CYCLE_CANCEL:
 		/* The end is reported at once, or when the device is done. */
-		return below(h, 2) || copied(h, act->cursor, false);
+		return history_random(h, 2) || copy_end(h, act->cursor, false);
 	case MM_CYCLE_COUNT:
 		return true;
 	}
@@ -387,7 +390,7 @@ static bool acts_perform(struct history *h, const struct mm_cycle_acts *acts)
 
 /* ---- xfer ---- */
 
-static bool copied(struct history *h, uint32_t cursor, bool complete)
+static bool copy_end(struct history *h, uint32_t cursor, bool complete)
 {
 	struct mm_cycle_acts acts;
 
@@ -402,7 +405,7 @@ static void copy_go_on(struct history *h, uint32_t c)
 
 	memory_write(h, c, copy->half ? copy->layer : NO_LAYER, copy->version);
 	if (copy->half)
-		copied(h, c, true);
+		copy_end(h, c, true);
 	copy->half = true;
 }
 
@@ -484,7 +487,7 @@ static void plan_go_over(struct history *h)
 
 static void xfer_act(struct history *h)
 {
-	uint32_t c = (uint32_t)below(h, MM_CYCLES_MAX);
+	uint32_t c = (uint32_t)history_random(h, MM_CYCLES_MAX);
 
 	if (killed_here(h))
 		return;
@@ -493,7 +496,8 @@ static void xfer_act(struct history *h)
 	} else if (!h->m.active) {
 		if (!mm_cycles_copying(&h->m) && h->phase != QUIESCES && plan_cycles(&h->region))
 			plan_serve(h);
-	} else if (h->phase == REPLANS && h->m.plan.epoch != h->region.epoch && below(h, 2)) {
+	} else if (h->phase == REPLANS && h->m.plan.epoch != h->region.epoch &&
+		   history_random(h, 2)) {
 		plan_go_over(h);
 	} else {
 		cursor_look(h, c);
@@ -532,7 +536,7 @@ static void plan_reset(struct history *h)
 static void replan_begin(struct history *h)
 {
 	for (uint32_t l = 0; l < h->n; l++) {
-		if (plan_gates(&h->next, l) && below(h, 4) == 0)
+		if (plan_gates(&h->next, l) && history_random(h, 4) == 0)
 			h->next.closed[0] |= UINT64_C(1) << l;
 		if (plan_gates(&h->next, l) && !plan_gates(&h->region, l))
 			h->gate[l] = EMPTY;
@@ -560,7 +564,7 @@ static void core_act(struct history *h, bool more)
 	switch (h->phase) {
 	case RUNS:
 		layers_open(h);
-		if (more && below(h, 60) == 0)
+		if (more && history_random(h, 60) == 0)
 			h->phase = PARKING;
 		return;
 	case PARKING:
@@ -568,7 +572,7 @@ static void core_act(struct history *h, bool more)
 		if (h->in_step)
 			return;
 		plan_choose(h);
-		h->in_part = plan_cycles(p) && plan_cycles(&h->next) && below(h, 4);
+		h->in_part = plan_cycles(p) && plan_cycles(&h->next) && history_random(h, 4);
 		if (h->in_part) {
 			replan_begin(h);
 			return;
@@ -636,14 +640,14 @@ static void tenant_act(struct history *h)
 
 /* ---- histories ---- */
 
-static void event(struct history *h, bool more)
+static void history_step(struct history *h, bool more)
 {
-	switch (below(h, 8)) {
+	switch (history_random(h, 8)) {
 	case 0:
 		core_act(h, more);
 		return;
 	case 1:
-		h->version += below(h, 4) == 0;
+		h->version += history_random(h, 4) == 0;
 		return;
 	case 2:
 	case 3:
@@ -667,11 +671,11 @@ static void history_play(struct history *h, uint64_t seed, uint32_t events)
 	for (uint32_t c = 0; c < MM_CYCLES_MAX; c++)
 		h->copy[c].layer = NO_COPY;
 	for (uint32_t i = 0; i < events; i++)
-		event(h, true);
+		history_step(h, true);
 	/* After the last kill and the last change, steps go on. */
 	h->kill_each = 0;
 	for (until = h->steps + 4; h->steps < until && left; left--)
-		event(h, false);
+		history_step(h, false);
 	if (!left)
 		fail_msg("seed %llu hangs", (unsigned long long)seed);
 }

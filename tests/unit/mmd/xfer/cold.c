@@ -192,7 +192,7 @@ static void test_row_in_two_registrations(void **state)
 
 /* ---- plans ---- */
 
-static int replan(struct rig *r, const struct shape *shape)
+static int plan_change(struct rig *r, const struct shape *shape)
 {
 	rig_write_plan(r, shape, ++r->epoch);
 	return rig_job(r, MM_XOP_REPLAN, r->epoch);
@@ -209,7 +209,7 @@ static void test_window_that_stays(void **state)
 	cold_activate(&r, &eight);
 	window_fill(&r, &eight, 0xee);
 	rig_set_entry(&r, 5);
-	assert_int_equal(replan(&r, &eight), 0);
+	assert_int_equal(plan_change(&r, &eight), 0);
 	for (uint32_t l = 0; l < 4; l++) {
 		assert_int_equal(rig_gate(&r, l), MM_GATE_READY);
 		assert_int_equal(rig_cursors(&r)->cold[l].epoch, r.epoch);
@@ -219,7 +219,7 @@ static void test_window_that_stays(void **state)
 	assert_int_equal(rig_acked(&r), 1);
 	/* Another order of the same pages is another window. */
 	next.window = (const uint32_t[]){ eight.window[1], eight.window[0] };
-	assert_int_equal(replan(&r, &next), 0);
+	assert_int_equal(plan_change(&r, &next), 0);
 	for (uint32_t l = 0; l < 4; l++) {
 		rig_wait_ready(&r, l);
 		assert_int_equal(rig_cursors(&r)->cold[l].version, 2);
@@ -259,12 +259,12 @@ static void test_pages_of_a_window(void **state)
 	assert_int_equal(
 		core_do(r.core, MM_XOP_SWAP_IN, 0, TENANT, eight.window[0] * GRANULE, 0, 64),
 		-EBUSY);
-	assert_int_equal(replan(&r, &other), 0);
+	assert_int_equal(plan_change(&r, &other), 0);
 	assert_int_equal(core_do(r.core, MM_XOP_SCRUB, 0, eight.window[1], 0, 0, 0), 0);
 	assert_int_equal(core_do(r.core, MM_XOP_SCRUB, 0, other.window[2], 0, 0, 0), -EBUSY);
-	assert_int_equal(replan(&r, &none), 0);
+	assert_int_equal(plan_change(&r, &none), 0);
 	assert_int_equal(core_do(r.core, MM_XOP_SCRUB, 0, other.window[2], 0, 0, 0), 0);
-	assert_int_equal(replan(&r, &eight), 0);
+	assert_int_equal(plan_change(&r, &eight), 0);
 	rig_wait_ready(&r, 0);
 	assert_int_equal(rig_job(&r, MM_XOP_QUIESCE, r.epoch), 0);
 	/* There is memory for the new page only if nobody holds the old one. */
@@ -425,7 +425,7 @@ struct scribbler {
 };
 
 /* Bits and versions without sense, as fast as it can. */
-static void *scribble(void *arg)
+static void *bitmap_scribble(void *arg)
 {
 	struct scribbler *s = arg;
 	unsigned int seed = 7;
@@ -459,7 +459,7 @@ static void test_bitmap_that_changes(void **state)
 		core_fill(r.core, i, 0xee);
 	memset(r.space.base, 0x11, r.space.size_bytes);
 	scribbler = (struct scribbler){ .live = &rig_gates(&r)->cold };
-	assert_int_equal(pthread_create(&thread, NULL, scribble, &scribbler), 0);
+	assert_int_equal(pthread_create(&thread, NULL, bitmap_scribble, &scribbler), 0);
 	cold_activate(&r, &shape);
 	for (uint32_t i = 0; i < 100; i++)
 		step_pass(&r);
