@@ -5,7 +5,6 @@
  */
 #undef NDEBUG
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/unit/mmd/xfer/rig.h"
@@ -25,37 +24,14 @@ static void entries_change(struct rig *r)
 	}
 }
 
-static const uint32_t *pages_of(const struct shape *shape, uint32_t layer)
-{
-	for (uint32_t s = 0; s < shape->n_slots; s++)
-		for (uint32_t i = 0; i < shape->n[s]; i++)
-			if (shape->layer[s][i] == layer)
-				return shape->pages[s];
-	return NULL;
-}
-
 static bool layer_cycles(const struct shape *shape, uint32_t layer)
 {
-	return shape->window || pages_of(shape, layer);
+	return shape->window || shape_pages(shape, layer);
 }
 
 static void random_slots(struct rig *r, struct shape *shape)
 {
-	uint32_t m, mask = 0;
-
-	shape->n_slots = rig_random(r, 3);
-	m = 2 * shape->n_slots;
-	m += m ? rig_random(r, r->layers + 1 - m) : 0;
-	while ((uint32_t)__builtin_popcount(mask) < m)
-		mask |= 1u << rig_random(r, r->layers);
-	for (uint32_t l = 0, i = 0; l < r->layers; l++) {
-		uint32_t s = shape->n_slots ? i % shape->n_slots : 0;
-
-		if (!(mask >> l & 1))
-			continue;
-		shape->layer[s][shape->n[s]++] = (uint16_t)l;
-		i++;
-	}
+	shape_deal(shape, rig_random(r, 3), r->layers, &r->seed);
 	for (uint32_t s = 0; s < shape->n_slots; s++)
 		shape->pages[s] = s < r->now.n_slots && rig_random(r, 4)
 					  ? r->now.pages[s]
@@ -76,7 +52,7 @@ static void random_shape(struct rig *r, struct shape *shape)
 		}
 	}
 	for (uint32_t l = 0; l < r->layers; l++)
-		if (layer_cycles(shape, l) && pages_of(shape, l) != r->mapped[l])
+		if (layer_cycles(shape, l) && shape_pages(shape, l) != r->mapped[l])
 			shape->closed |= UINT64_C(1) << l;
 }
 
@@ -114,24 +90,9 @@ static void plan_commit(struct rig *r)
 	for (uint32_t l = 0; l < r->layers; l++) {
 		if (!layer_cycles(&r->now, l))
 			rig_put_gate(r, l, MM_GATE_RESIDENT);
-		r->mapped[l] = pages_of(&r->now, l);
+		r->mapped[l] = shape_pages(&r->now, l);
 	}
 	__atomic_store_n(&rig_plan(r)->open, MM_XPLAN_OPEN(r->epoch, r->layers), __ATOMIC_RELEASE);
-}
-
-static bool weights_are(struct rig *r, const uint32_t *pages, uint32_t layer)
-{
-	const char *want = (const char *)r->core->store.base + layer * STRIDE;
-	char got[4096];
-
-	for (uint64_t at = 0; at < LAYER_BYTES; at += sizeof(got)) {
-		size_t n = MM_MIN(sizeof(got), LAYER_BYTES - at);
-
-		core_read(r->core, pages[at / GRANULE], at % GRANULE, got, n);
-		if (memcmp(got, want + at, n) != 0)
-			return false;
-	}
-	return true;
 }
 
 /* Many entries: some of them. */
@@ -152,7 +113,7 @@ static void rows_compare(struct rig *r, uint32_t layer)
 static void layer_run(struct rig *r, uint32_t layer, bool *committed)
 {
 	if (!*committed &&
-	    (pages_of(&r->now, layer) != r->mapped[layer] || !layer_cycles(&r->now, layer))) {
+	    (shape_pages(&r->now, layer) != r->mapped[layer] || !layer_cycles(&r->now, layer))) {
 		usleep(rig_random(r, 300));
 		if (layer_cycles(&r->now, layer))
 			assert_int_equal(rig_gate(r, layer), MM_GATE_EMPTY);
@@ -160,7 +121,8 @@ static void layer_run(struct rig *r, uint32_t layer, bool *committed)
 		*committed = true;
 	}
 	rig_wait_ready(r, layer);
-	if (r->mapped[layer] && !weights_are(r, r->mapped[layer], layer))
+	if (r->mapped[layer] &&
+	    !core_pages_hold(r->core, r->mapped[layer], layer * STRIDE, LAYER_BYTES))
 		fail_msg("epoch %lu: layer %u: wrong weights", r->epoch, layer);
 	rows_compare(r, layer);
 	__atomic_store_n(&rig_gates(r)->gate[layer].low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);

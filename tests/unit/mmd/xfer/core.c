@@ -312,6 +312,14 @@ void core_give_back(struct core *core)
 		core_send_tenant(core);
 }
 
+void core_restart(struct core *core)
+{
+	core_kill(core);
+	core_start(core);
+	assert_int_equal(core->hello.result, 0);
+	core_give_back(core);
+}
+
 /* ---- jobs ---- */
 
 uint64_t core_push(struct core *core, struct mm_msg msg)
@@ -455,6 +463,21 @@ void core_read(struct core *core, uint32_t page, uint64_t offset, void *buffer, 
 {
 	view_page(core, page);
 	ok(core->gpu.cuMemcpyDtoH(buffer, core->view + page * GRANULE + offset, bytes));
+}
+
+bool core_pages_hold(struct core *core, const uint32_t *pages, uint64_t offset, uint64_t bytes)
+{
+	const char *want = (const char *)core->store.base + offset;
+	char got[4096];
+
+	for (uint64_t at = 0; at < bytes; at += sizeof(got)) {
+		size_t n = MM_MIN(sizeof(got), bytes - at);
+
+		core_read(core, pages[at / GRANULE], at % GRANULE, got, n);
+		if (memcmp(got, want + at, n) != 0)
+			return false;
+	}
+	return true;
 }
 
 void core_fill(struct core *core, uint32_t page, unsigned char value)

@@ -71,6 +71,8 @@ void core_kill(struct core *core);
 int core_end(struct core *core);
 /* After a restart: sends pages, store and tenant, as core would. */
 void core_give_back(struct core *core);
+/* Kills xfer, and starts another as core would. */
+void core_restart(struct core *core);
 
 uint64_t core_push(struct core *core, struct mm_msg msg);
 /*
@@ -100,6 +102,8 @@ uint64_t core_pattern(uint64_t word);
 
 /* Reads device bytes of a page, as its importer. */
 void core_read(struct core *core, uint32_t page, uint64_t offset, void *buffer, size_t bytes);
+/* True if @pages, from their begin on, have @bytes of the store from @offset on. */
+bool core_pages_hold(struct core *core, const uint32_t *pages, uint64_t offset, uint64_t bytes);
 void core_fill(struct core *core, uint32_t page, unsigned char value);
 /* Bytes @from .. @to of a page are @value. */
 void core_assert_bytes(struct core *core, uint32_t page, uint64_t from, uint64_t to,

@@ -498,20 +498,25 @@ static const struct mm_xtransfer *slot_transfer(uint32_t s)
 	return &watch.tenant->cycle[s].transfer;
 }
 
-static void end_tenant(void)
+static void copies_land(void)
 {
 	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 
-	mm_xtenant_quiesce(watch.tenant);
 	while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
 		(void)mm_xlink_run(&bench.link);
+	assert_false(mm_xtenant_copying(watch.tenant));
+}
+
+static void tenant_end(void)
+{
+	mm_xtenant_quiesce(watch.tenant);
+	copies_land();
 	mm_xtenant_destroy(watch.tenant);
 }
 
 /* Slot 0 is looked at first, but what slot 1 is to get is needed first. */
 static void test_two_slots_by_need(void **state)
 {
-	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 	struct mm_gate_region *gates;
 
 	memset(&watch, 0, sizeof(watch));
@@ -525,8 +530,7 @@ static void test_two_slots_by_need(void **state)
 		assert_int_equal(slot_transfer(0)->issued_bytes, 0);
 		(void)mm_xlink_run(&bench.link);
 	}
-	while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
-		(void)mm_xlink_run(&bench.link);
+	copies_land();
 	/* A step goes on in its order, and the count with it. */
 	for (uint64_t at = TWO_LAYERS - 1; at < 4 * TWO_LAYERS; at++) {
 		const uint32_t l = (uint32_t)(at % TWO_LAYERS);
@@ -535,10 +539,9 @@ static void test_two_slots_by_need(void **state)
 		__atomic_store_n(&gates->gate[l].low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
 		mm_xtenant_poll(watch.tenant, mm_now_ns());
 		assert_int_equal(slot_transfer(l % 2)->due, at + 2);
-		while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
-			(void)mm_xlink_run(&bench.link);
+		copies_land();
 	}
-	end_tenant();
+	tenant_end();
 }
 
 /* A new xfer knows from the occupants alone which slot is needed first. */
@@ -560,7 +563,7 @@ static void test_the_place_is_found_again(void **state)
 	cursors->slot[1] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING, .pos = 0 };
 	assert_int_equal(mm_xtenant_activate(watch.tenant, 1), 0);
 	assert_true(slot_transfer(0)->due < slot_transfer(1)->due);
-	end_tenant();
+	tenant_end();
 }
 
 /*
@@ -569,7 +572,6 @@ static void test_the_place_is_found_again(void **state)
  */
 static void test_a_false_done_is_harmless(void **state)
 {
-	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 	struct mm_gate_region *gates;
 	uint64_t last = 0;
 
@@ -583,14 +585,13 @@ static void test_a_false_done_is_harmless(void **state)
 		mm_xtenant_poll(watch.tenant, mm_now_ns());
 		assert_true(slot_transfer(0)->due > last);
 		last = slot_transfer(0)->due;
-		while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
-			(void)mm_xlink_run(&bench.link);
+		copies_land();
 	}
 	/* The other slot has kept its turn, and gets level as soon as it goes on. */
 	gates->gate[5].low = (uint32_t)MM_GATE_DONE;
 	mm_xtenant_poll(watch.tenant, mm_now_ns());
 	assert_true(slot_transfer(1)->due + 2 * (uint64_t)TWO_LAYERS > last);
-	end_tenant();
+	tenant_end();
 }
 
 #define COLD_LAYERS  8
@@ -639,15 +640,6 @@ static void cold_space_make(void)
 	mm_region_done(&space);
 }
 
-static void copies_land(void)
-{
-	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
-
-	while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns)
-		(void)mm_xlink_run(&bench.link);
-	assert_false(mm_xtenant_copying(watch.tenant));
-}
-
 static void layer_used(uint32_t layer)
 {
 	struct mm_gate_region *gates = watch.tenant->gate.base;
@@ -692,7 +684,7 @@ static void test_weights_and_rows_by_need(void **state)
 		}
 		assert_int_equal(slot_transfer(0)->due, at + COLD_LAYERS + 1);
 	}
-	end_tenant();
+	tenant_end();
 	mm_xswap_drop(&bench.swaps, bench.swaps);
 }
 
@@ -732,7 +724,7 @@ static void test_ready_is_the_later_of_both(void **state)
 	rows = slot_transfer(MM_CYCLE_CLASS(1));
 	assert_true(slot_transfer(0)->landed_ns > rows->landed_ns && rows->landed_ns > 0);
 	assert_int_equal(clock_false.ready1_ns, slot_transfer(0)->landed_ns);
-	end_tenant();
+	tenant_end();
 	mm_xswap_drop(&bench.swaps, bench.swaps);
 }
 

@@ -11,6 +11,7 @@
 
 #include "libclient/support/clock.h"
 #include "tests/unit/mmd/xfer/core.h"
+#include "tests/unit/mmd/xfer/shape.h"
 
 #define LAYERS      6
 #define LAYER_BYTES (2 * GRANULE + 4104)
@@ -21,15 +22,6 @@
 /* Two sets of pages for each slot, so that a slot can move. */
 static const uint32_t slot_pages[2][2][PLAN_PAGES] = { { { 9, 2, 17 }, { 4, 25, 8 } },
 						       { { 5, 11, 30 }, { 21, 3, 12 } } };
-
-struct shape {
-	uint32_t n_slots;
-	uint32_t n[2];
-	uint16_t layer[2][LAYERS];
-	const uint32_t *pages[2];
-	bool in_place[2];
-	uint64_t closed;
-};
 
 struct rig {
 	struct core *core;
@@ -86,15 +78,6 @@ static void open_layers(struct core *core, uint64_t epoch)
 	__atomic_store_n(&plan->open, MM_XPLAN_OPEN(epoch, LAYERS), __ATOMIC_RELEASE);
 }
 
-static const uint32_t *pages_of(const struct shape *shape, uint32_t layer)
-{
-	for (uint32_t s = 0; s < shape->n_slots; s++)
-		for (uint32_t i = 0; i < shape->n[s]; i++)
-			if (shape->layer[s][i] == layer)
-				return shape->pages[s];
-	return NULL;
-}
-
 static int job_run(struct core *core, enum mm_xop op, uint64_t epoch)
 {
 	return core_do(core, op, epoch, TENANT, 0, 0, 0);
@@ -111,27 +94,9 @@ static void plan_prepare(struct core *core)
 	memset(core->plan.base, 0, sizeof(struct mm_xplan_region));
 }
 
-static void xfer_restart(struct core *core)
-{
-	core_kill(core);
-	core_start(core);
-	assert_int_equal(core->hello.result, 0);
-	core_give_back(core);
-}
-
 static bool pages_hold(struct core *core, const uint32_t *pages, uint32_t layer)
 {
-	const char *want = (const char *)core->store.base + layer * STRIDE;
-	char got[4096];
-
-	for (uint64_t at = 0; at < LAYER_BYTES; at += sizeof(got)) {
-		size_t n = MM_MIN(sizeof(got), LAYER_BYTES - at);
-
-		core_read(core, pages[at / GRANULE], at % GRANULE, got, n);
-		if (memcmp(got, want + at, n) != 0)
-			return false;
-	}
-	return true;
+	return core_pages_hold(core, pages, layer * STRIDE, LAYER_BYTES);
 }
 
 static void wait_low(struct core *core, uint32_t layer, uint64_t low)
@@ -367,26 +332,14 @@ static uint32_t random_below(struct rig *r, uint32_t n)
 
 static void random_shape(struct rig *r, struct shape *shape)
 {
-	uint32_t m, mask = 0;
-
-	*shape = (struct shape){ .n_slots = 1 + random_below(r, 2) };
-	m = 2 * shape->n_slots + random_below(r, LAYERS + 1 - 2 * shape->n_slots);
-	while ((uint32_t)__builtin_popcount(mask) < m)
-		mask |= 1u << random_below(r, LAYERS);
-	for (uint32_t l = 0, i = 0; l < LAYERS; l++) {
-		uint32_t s = i % shape->n_slots;
-
-		if (!(mask >> l & 1))
-			continue;
-		shape->layer[s][shape->n[s]++] = (uint16_t)l;
-		i++;
-	}
+	*shape = (struct shape){ 0 };
+	shape_deal(shape, 1 + random_below(r, 2), LAYERS, &r->seed);
 	for (uint32_t s = 0; s < shape->n_slots; s++)
 		shape->pages[s] = s < r->now.n_slots && random_below(r, 4)
 					  ? r->now.pages[s]
 					  : slot_pages[s][random_below(r, 2)];
 	for (uint32_t l = 0; l < LAYERS; l++)
-		if (pages_of(shape, l) && pages_of(shape, l) != r->mapped[l])
+		if (shape_pages(shape, l) && shape_pages(shape, l) != r->mapped[l])
 			shape->closed |= UINT64_C(1) << l;
 }
 
@@ -398,7 +351,7 @@ static void replan_maybe_killed(struct rig *r)
 						    .epoch = r->epoch,
 						    .arg = { TENANT } });
 		usleep(random_below(r, 600));
-		xfer_restart(r->core);
+		core_restart(r->core);
 	}
 	assert_int_equal(job_run(r->core, MM_XOP_REPLAN, r->epoch), 0);
 }
@@ -409,22 +362,22 @@ static void plan_change(struct rig *r)
 
 	random_shape(r, &next);
 	for (uint32_t l = 0; l < LAYERS; l++)
-		if (pages_of(&next, l) && !r->mapped[l])
+		if (shape_pages(&next, l) && !r->mapped[l])
 			gate_put(r->core, l, MM_GATE_EMPTY);
 	r->now = next;
 	write_region(r->core, &next, ++r->epoch);
 	replan_maybe_killed(r);
 	for (uint32_t l = 0; l < LAYERS; l++)
-		if (r->mapped[l] && !pages_of(&next, l))
+		if (r->mapped[l] && !shape_pages(&next, l))
 			gate_put(r->core, l, MM_GATE_EMPTY);
 }
 
 static void plan_commit(struct rig *r)
 {
 	for (uint32_t l = 0; l < LAYERS; l++) {
-		if (r->mapped[l] && !pages_of(&r->now, l))
+		if (r->mapped[l] && !shape_pages(&r->now, l))
 			gate_put(r->core, l, MM_GATE_RESIDENT);
-		r->mapped[l] = pages_of(&r->now, l);
+		r->mapped[l] = shape_pages(&r->now, l);
 	}
 	open_layers(r->core, r->epoch);
 }
@@ -433,7 +386,7 @@ static void run_layer(struct rig *r, uint32_t layer, bool *committed)
 {
 	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 
-	if (!*committed && pages_of(&r->now, layer) != r->mapped[layer]) {
+	if (!*committed && shape_pages(&r->now, layer) != r->mapped[layer]) {
 		usleep(random_below(r, 500));
 		assert_int_equal(gate_word(r->core, layer), MM_GATE_EMPTY);
 		plan_commit(r);
@@ -460,7 +413,7 @@ static void tenant_step(struct rig *r, bool committed)
 	__atomic_add_fetch(&gates->step_seq, 1, __ATOMIC_RELEASE);
 	for (uint32_t l = 0; l < LAYERS; l++) {
 		if (l == kill_at) {
-			xfer_restart(r->core);
+			core_restart(r->core);
 			assert_int_equal(job_run(r->core, MM_XOP_ACTIVATE, r->epoch), 0);
 		}
 		run_layer(r, l, &committed);

@@ -93,6 +93,7 @@ void rig_write_plan(const struct rig *r, const struct shape *shape, uint64_t epo
 	for (uint32_t s = 0; s < shape->n_slots; s++) {
 		plan->slot[s].n_layers = shape->n[s];
 		plan->slot[s].n_pages = SLOT_PAGES;
+		plan->slot[s].in_place = shape->in_place[s];
 		memcpy(plan->slot[s].page, shape->pages[s], sizeof(slot_pages[0][0]));
 		memcpy(plan->slot[s].layer, shape->layer[s], sizeof(shape->layer[s]));
 	}
@@ -196,10 +197,7 @@ void rig_send_space(const struct rig *r)
 
 void rig_restart(const struct rig *r)
 {
-	core_kill(r->core);
-	core_start(r->core);
-	assert_int_equal(r->core->hello.result, 0);
-	core_give_back(r->core);
+	core_restart(r->core);
 	rig_send_space(r);
 }
 

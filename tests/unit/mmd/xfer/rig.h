@@ -3,18 +3,18 @@
  * rig - a tenant with cold blocks, and what core does for it, against a real xfer
  *
  * Concept:   The swap space has a slot for each entry, whose rows have a pattern of their own, by
- *            entry, layer and generation; entries are set and cleared as an engine does it. A shape
- *            is a plan: layers in slots, pages of the window.
+ *            entry, layer and generation; entries are set and cleared as an engine does it.
  * Ownership: rig_done() after rig_prepare(); the core is the caller's.
  * Threading: one thread.
  */
 #pragma once
 
 #include "tests/unit/mmd/xfer/core.h"
+#include "tests/unit/mmd/xfer/shape.h"
 
 #define LAYER_BYTES  (GRANULE + 4104)
 #define STRIDE       (2 * GRANULE)
-#define STORE_LAYERS 12
+#define STORE_LAYERS SHAPE_LAYERS
 #define SLOT_PAGES   2
 #define WINDOW_PAGES 12
 #define ENTRIES_MAX  800
@@ -22,17 +22,6 @@
 /* Two sets of pages for each slot and for the window, so that each can move. */
 extern const uint32_t slot_pages[2][2][SLOT_PAGES];
 extern const uint32_t window_pages[2][WINDOW_PAGES];
-
-struct shape {
-	uint32_t n_slots;
-	uint32_t n[2];
-	uint16_t layer[2][STORE_LAYERS];
-	const uint32_t *pages[2];
-	uint64_t closed;
-	/* no pages: no cold blocks */
-	const uint32_t *window;
-	uint32_t window_pages;
-};
 
 struct entry {
 	bool live, used; /* used: the step that is open reads it */

@@ -243,10 +243,7 @@ static void tenant_join(struct tenant *t)
 
 static void xfer_restart(struct tenant *t)
 {
-	core_kill(t->core);
-	core_start(t->core);
-	assert_int_equal(t->core->hello.result, 0);
-	core_give_back(t->core);
+	core_restart(t->core);
 	assert_int_equal(plan_activate(t->core, 1), 0);
 	__atomic_add_fetch(&t->restarts, 1, __ATOMIC_RELEASE);
 }

@@ -145,9 +145,7 @@ static void test_killed_in_the_middle(void **state)
 			core_push(core, (struct mm_msg){ .opcode = MM_XOP_SWAP_OUT,
 							 .arg = { TENANT, (10 + i % 4) * GRANULE,
 								  i % 4 * GRANULE, GRANULE } });
-		core_kill(core);
-		core_start(core);
-		core_give_back(core);
+		core_restart(core);
 		send_space(core);
 		for (uint32_t i = 0; i < 4; i++)
 			job[i] = core_push(core,
