@@ -71,53 +71,55 @@ static void gpu_put(struct gpu **gpu)
 
 /* ---- what there is, and how much of it ---- */
 
+static const struct mm_gpu_sizes sizes_real = {
+	.pages = { UINT64_C(2) << 20, UINT64_C(16) << 20, UINT64_C(64) << 20 },
+	.n_pages = 3,
+	.repeat = 15,
+	.grant_bytes = UINT64_C(144) << 20,
+	.buffer_bytes = UINT64_C(512) << 20,
+	.load_bytes = UINT64_C(64) << 20,
+	.row_hidden = 5120,
+	.arena_bytes = UINT64_C(6) << 30,
+	.copied_bytes = UINT64_C(2) << 30,
+	.swap_bytes = UINT64_C(2) << 30,
+	.row_bytes = { 64 << 10, 128 << 10, 256 << 10, 320 << 10, 448 << 10, 512 << 10 },
+	.pool_bytes = UINT64_C(1) << 30,
+	.cycling = { 16, 2048, 16, 512, 256 },
+	.served = { 24, 2048, 16, 32000, 512 },
+	.requests = 8,
+	.prompt_tokens = 128,
+	.output_tokens = 96,
+	.serve_repeat = 4,
+	.steps = 10,
+};
+
+static const struct mm_gpu_sizes sizes_rehearsal = {
+	.pages = { UINT64_C(64) << 10, UINT64_C(256) << 10 },
+	.n_pages = 2,
+	.repeat = 3,
+	.grant_bytes = UINT64_C(1) << 20,
+	.buffer_bytes = UINT64_C(1) << 20,
+	.load_bytes = UINT64_C(16) << 10,
+	.row_hidden = 64,
+	.arena_bytes = UINT64_C(1) << 20,
+	.copied_bytes = UINT64_C(4) << 20,
+	.swap_bytes = UINT64_C(16) << 20,
+	.row_bytes = { 4 << 10, 8 << 10, 16 << 10, 20 << 10, 28 << 10, 32 << 10 },
+	.pool_bytes = UINT64_C(32) << 20,
+	.cycling = { 6, 64, 4, 512, 256 },
+	.served = { 6, 64, 4, 512, 256 },
+	.requests = 2,
+	.prompt_tokens = 16,
+	.output_tokens = 16,
+	.serve_repeat = 2,
+	.steps = 4,
+};
+
 static void choose_sizes(struct mm_gpu_bench *b)
 {
-	static const struct mm_gpu_sizes real = {
-		.pages = { UINT64_C(2) << 20, UINT64_C(16) << 20, UINT64_C(64) << 20 },
-		.n_pages = 3,
-		.repeat = 15,
-		.grant_bytes = UINT64_C(144) << 20,
-		.buffer_bytes = UINT64_C(512) << 20,
-		.load_bytes = UINT64_C(64) << 20,
-		.row_hidden = 5120,
-		.arena_bytes = UINT64_C(6) << 30,
-		.copied_bytes = UINT64_C(2) << 30,
-		.swap_bytes = UINT64_C(2) << 30,
-		.row_bytes = { 64 << 10, 128 << 10, 256 << 10, 320 << 10, 448 << 10, 512 << 10 },
-		.pool_bytes = UINT64_C(1) << 30,
-		.cycling = { 16, 2048, 16, 512, 256 },
-		.served = { 24, 2048, 16, 32000, 512 },
-		.requests = 8,
-		.prompt_tokens = 128,
-		.output_tokens = 96,
-		.serve_repeat = 4,
-		.steps = 10,
-	};
-	static const struct mm_gpu_sizes rehearsal = {
-		.pages = { UINT64_C(64) << 10, UINT64_C(256) << 10 },
-		.n_pages = 2,
-		.repeat = 3,
-		.grant_bytes = UINT64_C(1) << 20,
-		.buffer_bytes = UINT64_C(1) << 20,
-		.load_bytes = UINT64_C(16) << 10,
-		.row_hidden = 64,
-		.arena_bytes = UINT64_C(1) << 20,
-		.copied_bytes = UINT64_C(4) << 20,
-		.swap_bytes = UINT64_C(16) << 20,
-		.row_bytes = { 4 << 10, 8 << 10, 16 << 10, 20 << 10, 28 << 10, 32 << 10 },
-		.pool_bytes = UINT64_C(32) << 20,
-		.cycling = { 6, 64, 4, 512, 256 },
-		.served = { 6, 64, 4, 512, 256 },
-		.requests = 2,
-		.prompt_tokens = 16,
-		.output_tokens = 16,
-		.serve_repeat = 2,
-		.steps = 4,
-	};
 	const struct mm_gpu_opts *o = &b->opts;
 
-	b->sizes = b->rehearsal && !b->timed ? rehearsal : real;
+	b->sizes = b->rehearsal && !b->timed ? sizes_rehearsal : sizes_real;
 	if (o->quick) {
 		b->sizes.repeat = MM_MIN(b->sizes.repeat, 5u);
 		b->sizes.steps = MM_MIN(b->sizes.steps, 6u);
