@@ -32,10 +32,9 @@ void w_classes_plan(struct world *w, struct w_proc *p, bool served)
 			(struct w_cursor){ .epoch = plan->epoch, .state = MM_CUR_COPYING };
 }
 
-struct mm_cycle_cold w_classes_view(const struct world *w, const struct w_proc *p,
-				    const struct mm_core_plan *plan, const uint32_t *page)
+struct mm_cycle_cold w_classes_view(const struct w_proc *p, const struct mm_core_plan *plan,
+				    const uint32_t *page)
 {
-	(void)w;
 	return (struct mm_cycle_cold){ .classes = plan->cold.classes,
 				       .n_pages = window_pages(p, &plan->cold),
 				       .unit_bytes = plan->cold.unit_bytes,

@@ -272,8 +272,7 @@ void w_xfer_stream(struct world *w, struct w_proc *p)
 
 /* ---- plans ---- */
 
-static struct mm_cycle_plan plan_view(const struct world *w, const struct w_proc *p,
-				      const struct mm_core_plan *plan,
+static struct mm_cycle_plan plan_view(const struct w_proc *p, const struct mm_core_plan *plan,
 				      const uint32_t (*page)[W_ENTRIES], const uint32_t *window)
 {
 	struct mm_cycle_plan view = { .epoch = plan->epoch,
@@ -281,7 +280,7 @@ static struct mm_cycle_plan plan_view(const struct world *w, const struct w_proc
 				      .closed = plan->closed,
 				      .n_layers = plan->n_layers,
 				      .n_slots = plan->beta,
-				      .cold = w_classes_view(w, p, plan, window) };
+				      .cold = w_classes_view(p, plan, window) };
 
 	for (uint32_t s = 0; s < plan->beta; s++)
 		view.slot[s] = (struct mm_cycle_slot){ .layer = plan->slot[s].layer,
@@ -293,12 +292,12 @@ static struct mm_cycle_plan plan_view(const struct world *w, const struct w_proc
 }
 
 /* Takes the region as it is now as the plan in force. */
-static struct mm_cycle_plan plan_take(const struct world *w, struct w_proc *p)
+static struct mm_cycle_plan plan_take(struct w_proc *p)
 {
 	p->plan = p->region;
 	memcpy(p->plan_page, p->region_page, sizeof(p->plan_page));
 	memcpy(p->plan_window, p->region_window, sizeof(p->plan_window));
-	return plan_view(w, p, &p->plan, p->plan_page, p->plan_window);
+	return plan_view(p, &p->plan, p->plan_page, p->plan_window);
 }
 
 /* In histories by jobs, gate values of a hostile tenant do not count: see copy_is_held_up(). */
@@ -337,7 +336,7 @@ static void cursors_serve(struct world *w, struct w_proc *p, const struct mm_cyc
 /* Slots whose cursors are of this epoch continue there, the others begin with their first layer. */
 static void plan_serve(struct world *w, struct w_proc *p)
 {
-	const struct mm_cycle_plan view = plan_take(w, p);
+	const struct mm_cycle_plan view = plan_take(p);
 	struct mm_cycle_acts acts;
 
 	if (view.cold.classes) {
@@ -392,7 +391,7 @@ static void occupants_drop(struct world *w, struct w_proc *p, const struct mm_cy
 static void plan_go_over(struct world *w, struct w_proc *p)
 {
 	const struct mm_cycle_plan next =
-		plan_view(w, p, &p->region, p->region_page, p->region_window);
+		plan_view(p, &p->region, p->region_page, p->region_window);
 	struct mm_cycle_acts acts;
 	int r;
 
@@ -405,7 +404,7 @@ static void plan_go_over(struct world *w, struct w_proc *p)
 					&p->cycles, c, p->cycles.cursor[c].pos)];
 		r = mm_cycles_replan(&p->cycles, &next, gate, &acts);
 		if (r == 0) {
-			const struct mm_cycle_plan view = plan_take(w, p);
+			const struct mm_cycle_plan view = plan_take(p);
 
 			mm_cycles_rebind(&p->cycles, &view);
 		}

@@ -348,8 +348,8 @@ void w_slots_quiesce(struct world *w, struct w_proc *p);
 void w_slots_drop(struct w_proc *p);
 /* Classes of cold blocks (classes.c): the plan in the region is another one. */
 void w_classes_plan(struct world *w, struct w_proc *p, bool served);
-struct mm_cycle_cold w_classes_view(const struct world *w, const struct w_proc *p,
-				    const struct mm_core_plan *plan, const uint32_t *page);
+struct mm_cycle_cold w_classes_view(const struct w_proc *p, const struct mm_core_plan *plan,
+				    const uint32_t *page);
 /* Chooses rows; then their version is written. */
 void w_class_choose(struct w_proc *p, uint32_t cursor);
 void w_class_note(struct w_proc *p, uint32_t cursor);
