@@ -36,7 +36,7 @@ void mm_explain_tenant(const struct mm_explain_row *row, struct mm_sentences *re
 void mm_explain_cold(const struct mm_core_why_cold *cold, struct mm_sentences *text);
 /* Returns the word for why so many may be; "none": it has declared none. */
 const char *mm_explain_cold_reason(const struct mm_core_why_cold *cold);
-/* Returns the same as numbers; null: it has declared none. NULL: no memory. */
+/* Returns how many may be cold, and why, as JSON; null: it has declared none. NULL: no memory. */
 json_t *mm_explain_cold_json(const struct mm_core_why_cold *cold);
 /* Returns whether it lacks KV cache now, or lacked it most of the time of late. */
 bool mm_explain_lacks(const struct mm_core_why *why);

@@ -31,7 +31,7 @@ static void cold_begin(uint32_t pages, enum mm_switch cold)
 	w_run(w);
 }
 
-static void begin(uint32_t pages)
+static void world_begin(uint32_t pages)
 {
 	cold_begin(pages, MM_SWITCH_OFF);
 }
@@ -72,7 +72,7 @@ static void window_set(struct w_proc *p, uint32_t first, uint32_t chunks, int re
 	assert_int_equal(p->cold.window_result, result);
 }
 
-static struct mm_core_tenant look(const struct w_proc *p)
+static struct mm_core_tenant tenant_look(const struct w_proc *p)
 {
 	struct mm_core_tenant t;
 
@@ -89,7 +89,7 @@ static struct mm_core_why_cold why_of(const struct w_proc *p)
 }
 
 /* Refused at once, so that nothing of it is left. */
-static int release(struct w_proc *p, uint32_t chunk)
+static int chunk_release(struct w_proc *p, uint32_t chunk)
 {
 	const struct mm_msg msg = { .opcode = MM_OP_KV_RELEASE, .arg = { chunk } };
 	struct mm_action a;
@@ -158,7 +158,7 @@ static void declarations_are_checked(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
 		struct w_proc *p;
 
-		begin(60);
+		world_begin(60);
 		p = tenant_begin(cases[i].features, cases[i].layers, cases[i].ranges, 2,
 				 cases[i].swap_bytes);
 		p->cold.entries_max = (uint32_t)cases[i].arg[2];
@@ -188,7 +188,7 @@ static void a_model_comes_first(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = w_join(w, 0, MM_FEAT_KNOWN);
 	w_kv_declare(w, p, 1, 1, 20, 1);
 	assert_int_equal(w_swap_open(w, p, 10 * PAGE), 0);
@@ -205,7 +205,7 @@ static void windows_are_checked(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_begin(MM_FEAT_KNOWN, LAYERS, 1, 8, 10 * PAGE);
 	window_set(p, 0, 2, -EPERM);
 	w_cold_open(w, p, UNIT, ENTRIES, 2);
@@ -234,11 +234,11 @@ static void one_window_at_a_time(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_declared(8, 2);
 	w_cold_window(w, p, 0, 4);
 	assert_int_equal(p->cold.window_answers, 0);
-	assert_true(look(p).cold_window_pending);
+	assert_true(tenant_look(p).cold_window_pending);
 	w_send(w, p,
 	       &(struct mm_msg){ .opcode = MM_OP_COLD_WINDOW, .user_data = 6, .arg = { 4, 4 } });
 	for (uint32_t i = 0; i < 20 && !p->cold.window_answers; i++)
@@ -257,7 +257,7 @@ static void all_gates_follow_the_window(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	for (uint32_t full = 0; full < 2; full++) {
 		uint64_t features = full ? MM_FEAT_KNOWN & ~MM_FEAT_PARTIAL : MM_FEAT_KNOWN;
 
@@ -293,12 +293,12 @@ static void a_window_is_neither_released_nor_swapped(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_declared(8, 2);
 	w_cold_window(w, p, 2, 3); /* on its way already */
 	for (uint32_t i = 0; i < 2; i++) {
-		assert_int_equal(release(p, 2), -EBUSY);
-		assert_int_equal(release(p, 4), -EBUSY);
+		assert_int_equal(chunk_release(p, 2), -EBUSY);
+		assert_int_equal(chunk_release(p, 4), -EBUSY);
 		assert_true(w_swap(w, p, false, &piece, 1));
 		pass_ms(20);
 		assert_int_equal(p->swap_result, -EBUSY);
@@ -320,13 +320,13 @@ static void a_window_is_neither_released_nor_swapped(void **state)
 	}
 	assert_int_equal(story_plan(p)->cold.first, 5);
 	assert_int_not_equal(mm_core_plan_phase(w->core, p->tenant), MM_PLAN_STEADY);
-	assert_int_equal(release(p, 2), -EBUSY);
+	assert_int_equal(chunk_release(p, 2), -EBUSY);
 	pass_ms(20);
 	assert_int_equal(p->cold.window_result, 0);
-	assert_int_equal(release(p, 5), -EBUSY);
+	assert_int_equal(chunk_release(p, 5), -EBUSY);
 	w_kv_release_chunk(w, p, 2);
 	pass_ms(20);
-	assert_int_equal(look(p).kv_chunks, 7);
+	assert_int_equal(tenant_look(p).kv_chunks, 7);
 }
 
 /* ---- the limit ---- */
@@ -347,7 +347,7 @@ static void a_limit_rises_at_once_and_falls_later(void **state)
 	uint32_t max = 0;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_begin(MM_FEAT_KNOWN, LAYERS, 1, 8, 10 * PAGE);
 	assert_int_equal(cold_set(p, 1, &max), MM_E_STALE);
 	assert_true(why_of(p).why == MM_COOL_NONE && !why_of(p).most);
@@ -356,7 +356,7 @@ static void a_limit_rises_at_once_and_falls_later(void **state)
 	assert_true(why_of(p).why == MM_COOL_FLOOR && why_of(p).most == ENTRIES);
 	assert_true(why_of(p).floor == 2 && why_of(p).limit == 2);
 	assert_true(!why_of(p).entries && why_of(p).block_bytes == LAYERS * UNIT);
-	assert_int_equal(look(p).cold_by_hand, -1);
+	assert_int_equal(tenant_look(p).cold_by_hand, -1);
 	assert_int_equal(cold_set(p, ENTRIES + 1, &max), MM_E_RANGE);
 	assert_int_equal(max, ENTRIES);
 	assert_int_equal(cold_set(p, -2, &max), MM_E_RANGE);
@@ -365,7 +365,7 @@ static void a_limit_rises_at_once_and_falls_later(void **state)
 	assert_int_equal(p->cold.limit, 4);
 	assert_int_equal(p->cold.streamed, 4);
 	assert_int_equal(p->cold.deadline_ns, 0);
-	assert_int_equal(look(p).cold_by_hand, 4);
+	assert_int_equal(tenant_look(p).cold_by_hand, 4);
 	assert_true(why_of(p).why == MM_COOL_BY_HAND && why_of(p).limit == 4);
 	assert_int_equal(cold_set(p, 1, &max), 0);
 	assert_true(why_of(p).limit == 1 && why_of(p).streamed == 4 && why_of(p).falls);
@@ -498,7 +498,7 @@ static void without_the_knob_nobody_gets_more(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(30);
+	world_begin(30);
 	p = tenant_declared(8, 2);
 	w_kv_want(w, p, 20);
 	steps_run(p, 1000, 9);
@@ -515,7 +515,7 @@ static void a_revoke_ends_the_window(void **state)
 	uint64_t pages;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_declared(8, 2);
 	window_set(p, 4, 4, 0);
 	assert_true(why_of(p).window_bytes == UINT64_C(4) * PAGE && !why_of(p).gives);
@@ -539,7 +539,7 @@ static void a_revoke_ends_the_window(void **state)
 	while (p->reclaim && w_kv_release(w, p))
 		;
 	w_run(w);
-	assert_int_equal(look(p).kv_chunks, 1);
+	assert_int_equal(tenant_look(p).kv_chunks, 1);
 	/* It may have entries again, where it finds room for a window. */
 	assert_true(!why_of(p).gives && !why_of(p).window_bytes);
 	assert_int_equal(p->cold.limit, 2);
@@ -553,7 +553,7 @@ static void a_small_reclaim_leaves_the_window(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_declared(8, 2);
 	window_set(p, 4, 4, 0);
 	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_DEFERRED);
@@ -574,7 +574,7 @@ static void a_window_grows_into_no_reclaim(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_declared(8, 2);
 	window_set(p, 4, 4, 0);
 	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_DEFERRED);
@@ -598,7 +598,7 @@ static void others_do_not_get_the_window(void **state)
 	struct w_proc *p, *other;
 
 	(void)state;
-	begin(40);
+	world_begin(40);
 	p = tenant_declared(20, 2);
 	window_set(p, 4, 4, 0);
 	p->used_chunks = 0;
@@ -649,7 +649,7 @@ static void builds_without_cold_blocks_take_none_over(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_begin(MM_FEAT_KNOWN, LAYERS, 1, 8, 10 * PAGE);
 	assert_int_equal(image_read_without(table), MM_E_EMPTY);
 	w_cold_open(w, p, UNIT, ENTRIES, 2);
@@ -668,7 +668,7 @@ static void all_ends_with_the_model(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_declared(8, 2);
 	window_set(p, 4, 4, 0);
 	w_cold_window(w, p, 0, 4);
@@ -678,10 +678,10 @@ static void all_ends_with_the_model(void **state)
 	assert_int_equal(p->cold.window_answers, 2);
 	/* It was put in force before the model went, or not at all. */
 	assert_true(p->cold.window_result == 0 || p->cold.window_result == -ECANCELED);
-	assert_int_equal(look(p).cold_entries_max, 0);
+	assert_int_equal(tenant_look(p).cold_entries_max, 0);
 	w_kv_release_chunk(w, p, 5);
 	w_run(w);
-	assert_int_equal(look(p).kv_chunks, 7);
+	assert_int_equal(tenant_look(p).kv_chunks, 7);
 	w_model(w, p, 9, LAYERS + 2, 1, 1);
 	pass_ms(50);
 	assert_int_equal(story_plan(p)->cold.classes, 0);
@@ -703,7 +703,7 @@ static void a_window_on_its_way_is_called_off(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_declared(8, 2);
 	assert_true(w_unload(w, p));
 	w_cold_window(w, p, 0, 4);
@@ -721,7 +721,7 @@ static void chunks_are_granted_from_where_they_are_wanted(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(60);
+	world_begin(60);
 	p = tenant_with(0, LAYERS, 1);
 	w_kv_declare(w, p, 1, 1, 20, 1);
 	for (uint32_t i = 0; i < MM_ARRAY_SIZE(first); i++) {

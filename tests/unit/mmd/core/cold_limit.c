@@ -11,7 +11,7 @@
 #define UNIT    1024u
 #define ENTRIES 5u
 
-static void begin(void)
+static void world_begin(void)
 {
 	struct mm_core_opts opts = { .pages = 60,
 				     .page_bytes = PAGE,
@@ -29,7 +29,7 @@ static struct w_proc *tenant_in_step(uint64_t features)
 	struct w_proc *p;
 	uint32_t max;
 
-	begin();
+	world_begin();
 	p = tenant_that(features, 0, LAYERS, 1);
 	w_kv_declare(w, p, 1, 1, 20, 1);
 	w_kv_want(w, p, 8);
@@ -87,7 +87,7 @@ static void a_limit_counts_when_the_tenant_is_parked(void **state)
 		assert_int_equal(story_plan(p)->epoch, epoch + 1);
 		w_done(w);
 	}
-	begin();
+	world_begin();
 }
 
 /* A change that is under way takes it along, and one that ends the window, too. */
@@ -111,7 +111,7 @@ static void a_limit_is_taken_along(void **state)
 		assert_int_equal(story_plan(p)->epoch, epoch + 1);
 		w_done(w);
 	}
-	begin();
+	world_begin();
 }
 
 /* A change that parks it before the deadline leaves it as it is, and the time without xfer. */

@@ -445,7 +445,7 @@ static void limits_are_within_bounds(void **state)
 	}
 }
 
-/* The same numbers in another order, with the same index, give the same limits. */
+/* Tenants in reverse order, with indices of their new places, get the limits that they had. */
 static void the_order_of_tenants_moves_no_limit(void **state)
 {
 	(void)state;
@@ -528,7 +528,7 @@ static void plant_look(struct plant *p)
 static void a_steady_demand_has_a_steady_limit(void **state)
 {
 	(void)state;
-	/* From what hardly needs cold blocks to more than can be had. */
+	/* The demand goes from what hardly needs cold blocks to more than can be had. */
 	for (uint64_t part = 1; part <= 20; part++) {
 		struct plant p = { .link_permille = 1000 };
 		struct mm_view_tenant *t = one_begin(5000);

@@ -18,7 +18,7 @@ static struct mm_core_tenant tenant_look(const struct w_proc *p)
 	return t;
 }
 
-static int ask(struct w_proc *p, enum mm_op op, uint64_t arg)
+static int request_send(struct w_proc *p, enum mm_op op, uint64_t arg)
 {
 	return w_send(w, p, &(struct mm_msg){ .opcode = (uint16_t)op, .arg = { arg } });
 }
@@ -135,7 +135,7 @@ static void who_owes_pages_must_answer(void **state)
 	story_begin(MM_POLICY_REMAP, 60);
 	p = tenant_with(0, 8, 3);
 	p->hostile = true;
-	assert_int_equal(ask(p, MM_OP_UNLOAD, 0), 0);
+	assert_int_equal(request_send(p, MM_OP_UNLOAD, 0), 0);
 	w_send(w, p,
 	       &(struct mm_msg){ .opcode = MM_OP_PARKED, .epoch = p->machine.plan.epoch + 1 });
 	/* It runs no more, though it is not stopped: nothing of what comes is read. */
@@ -185,31 +185,31 @@ static void what_is_refused(void **state)
 	(void)state;
 	story_begin(MM_POLICY_REMAP, 60);
 	none = w_join(w, 1, MM_FEAT_KNOWN);
-	assert_int_equal(ask(none, MM_OP_UNLOAD, 0), 0);
+	assert_int_equal(request_send(none, MM_OP_UNLOAD, 0), 0);
 	pass_ms(5);
 	assert_int_equal(none->unload_result, -ENOENT);
 	p = tenant_with(0, 8, 3);
-	assert_int_equal(ask(p, MM_OP_HOLD, 1), 0);
+	assert_int_equal(request_send(p, MM_OP_HOLD, 1), 0);
 	pass_ms(50);
 	assert_true(tenant_look(p).model_held);
-	assert_int_equal(ask(p, MM_OP_UNLOAD, 0), 0);
+	assert_int_equal(request_send(p, MM_OP_UNLOAD, 0), 0);
 	pass_ms(5);
 	assert_int_equal(p->unload_result, -EBUSY);
 	assert_true(tenant_look(p).model_ready);
-	assert_int_equal(ask(p, MM_OP_HOLD, 0), 0);
+	assert_int_equal(request_send(p, MM_OP_HOLD, 0), 0);
 	/* The second request takes the place of the first. Nothing is held any more. */
 	assert_true(w_unload(w, p));
-	assert_int_equal(ask(p, MM_OP_UNLOAD, 0), 0);
-	assert_int_equal(ask(p, MM_OP_HOLD, 1), 0);
+	assert_int_equal(request_send(p, MM_OP_UNLOAD, 0), 0);
+	assert_int_equal(request_send(p, MM_OP_HOLD, 1), 0);
 	pass_ms(50);
 	assert_int_equal(p->hold_result, -ENOENT);
 	assert_int_equal(p->unloads, 1);
-	assert_int_equal(ask(p, MM_OP_UNLOAD, 0), 0);
+	assert_int_equal(request_send(p, MM_OP_UNLOAD, 0), 0);
 	pass_ms(5);
 	assert_int_equal(p->unload_result, -ENOENT);
 	/* There is no number of a model that it could name. */
 	p->hostile = true;
-	assert_int_equal(ask(p, MM_OP_UNLOAD, 7), MM_E_PROTOCOL);
+	assert_int_equal(request_send(p, MM_OP_UNLOAD, 7), MM_E_PROTOCOL);
 }
 
 int main(void)

@@ -166,7 +166,7 @@ static void test_the_number_tells_layouts_apart(void **state)
 	assert_true(mm_layout_number(bytes[0], n[0]) != mm_layout_number(bytes[1], n[1]));
 }
 
-static void refused(const struct mm_fields *fields, const char *why)
+static void layout_refusal_check(const struct mm_fields *fields, const char *why)
 {
 	static struct mm_layout layout;
 
@@ -199,11 +199,11 @@ static void test_what_has_no_place_here_is_refused(void **state)
 	      MM_ONE(struct narrow, needed));
 
 	(void)state;
-	refused(&removed, "field second of struct tree is not known here");
-	refused(&narrower, "field first of struct tree is narrower here");
-	refused(&unsigned_now, "field sign of struct tree is of another kind here");
-	refused(&shorter, "field name of struct tree has fewer elements here");
-	refused(&needs, "field needed of struct tree is not there");
+	layout_refusal_check(&removed, "field second of struct tree is not known here");
+	layout_refusal_check(&narrower, "field first of struct tree is narrower here");
+	layout_refusal_check(&unsigned_now, "field sign of struct tree is of another kind here");
+	layout_refusal_check(&shorter, "field name of struct tree has fewer elements here");
+	layout_refusal_check(&needs, "field needed of struct tree is not there");
 }
 
 static void test_impossible_numbers_are_refused(void **state)

@@ -54,7 +54,7 @@ static struct image good(void)
 	return i;
 }
 
-static const char *check(const struct image *image)
+static const char *image_check(const struct image *image)
 {
 	struct mm_store store = { .bytes = STORE_BYTES, .identity = { 1, 2, 3 } };
 	struct mm_core_group *groups = NULL;
@@ -129,12 +129,12 @@ static void test_malformed(void **state)
 	struct image image = good();
 
 	(void)state;
-	assert_null(check(&image));
+	assert_null(image_check(&image));
 	for (size_t i = 0; i < MM_ARRAY_SIZE(malformed); i++) {
 		image = good();
 		memcpy((char *)&image + malformed[i].offset, &malformed[i].value,
 		       malformed[i].bytes);
-		assert_non_null(check(&image));
+		assert_non_null(image_check(&image));
 	}
 }
 
@@ -145,11 +145,11 @@ static void test_no_resident_tensors(void **state)
 
 	(void)state;
 	image.group[0].bytes = image.tensor[0].bytes = 0;
-	assert_null(check(&image));
+	assert_null(image_check(&image));
 	image.group[0].store_offset = image.group[1].store_offset;
-	assert_null(check(&image));
+	assert_null(image_check(&image));
 	image.group[1].bytes = 0;
-	assert_non_null(check(&image));
+	assert_non_null(image_check(&image));
 }
 
 int main(void)

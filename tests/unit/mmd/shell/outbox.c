@@ -110,7 +110,7 @@ static uint32_t batch(struct rig *rig, struct mm_fd_batch *ret_batch)
 	return (uint32_t)n_fds;
 }
 
-static uint64_t event(struct rig *rig)
+static uint64_t event_pop(struct rig *rig)
 {
 	struct mm_msg msg;
 
@@ -149,7 +149,7 @@ static void test_pages_that_are_not_its_any_more(void **state)
 	assert_int_equal(mm_outbox_ack(&rig->box, b.seq, 0, 2), 0);
 	assert_int_equal(mm_outbox_flush(&rig->box, UINT64_MAX - 1), 0);
 	assert_int_equal(batch(rig, &b), 0);
-	assert_int_equal(event(rig), 5);
+	assert_int_equal(event_pop(rig), 5);
 }
 
 /*
@@ -173,17 +173,17 @@ static void test_order(void **state)
 	assert_int_equal(b.epoch, 9);
 	assert_int_equal(b.seq, 1);
 	assert_int_equal(rig->map[7], 4);
-	assert_int_equal(event(rig), 1);
+	assert_int_equal(event_pop(rig), 1);
 	assert_true(rig->box.bell);
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_int_equal(batch(rig, &b), 0);
 	assert_int_equal(rig->map[8], 0);
-	assert_int_equal(event(rig), 0);
+	assert_int_equal(event_pop(rig), 0);
 	assert_int_equal(mm_outbox_ack(&rig->box, 1, 0, 0), 0);
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_int_equal(batch(rig, &b), 1);
 	assert_int_equal(rig->map[8], 6);
-	assert_int_equal(event(rig), 2);
+	assert_int_equal(event_pop(rig), 2);
 }
 
 /* An event must not pass a batch that could not be sent or is sent again. */
@@ -201,12 +201,12 @@ static void test_nothing_passes_a_batch_that_comes_again(void **state)
 	put_event(rig, 1);
 	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
 	assert_int_equal(rig->map[7], 0);
-	assert_int_equal(event(rig), 0);
+	assert_int_equal(event_pop(rig), 0);
 	now = rig->box.retry_ns;
 	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
 	assert_int_equal(batch(rig, &b), 3);
 	assert_int_equal(rig->map[7], 4);
-	assert_int_equal(event(rig), 1);
+	assert_int_equal(event_pop(rig), 1);
 }
 
 /*
@@ -237,8 +237,8 @@ static void test_batches(void **state)
 		assert_int_equal(batch(rig, &b), 0);
 		assert_int_equal(rig->budget.used, want[i].count);
 		for (uint32_t n = 0; n < want[i].events; n++)
-			assert_int_equal(event(rig), ++chunk);
-		assert_int_equal(event(rig), 0);
+			assert_int_equal(event_pop(rig), ++chunk);
+		assert_int_equal(event_pop(rig), 0);
 		assert_int_equal(mm_outbox_ack(&rig->box, i + 1, 0, 0), 0);
 	}
 	assert_int_equal(rig->budget.used, 0);
@@ -353,11 +353,11 @@ static void test_single_fd(void **state)
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_int_equal(batch(rig, &b), 1);
 	assert_int_equal(b.kind, MM_FD_STORE);
-	assert_int_equal(event(rig), 0);
+	assert_int_equal(event_pop(rig), 0);
 	assert_int_equal(mm_outbox_ack(&rig->box, b.seq, 0, 0), 0);
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_int_equal(batch(rig, &b), 1);
-	assert_int_equal(event(rig), 1);
+	assert_int_equal(event_pop(rig), 1);
 }
 
 static void test_full_ring(void **state)
@@ -369,10 +369,10 @@ static void test_full_ring(void **state)
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_true(rig->box.retry_ns != UINT64_MAX);
 	for (uint64_t i = 1; i <= MM_CQ_SLOTS; i++)
-		assert_int_equal(event(rig), i);
-	assert_int_equal(event(rig), 0);
+		assert_int_equal(event_pop(rig), i);
+	assert_int_equal(event_pop(rig), 0);
 	assert_int_equal(mm_outbox_flush(&rig->box, rig->box.retry_ns), 0);
-	assert_int_equal(event(rig), MM_CQ_SLOTS + 1);
+	assert_int_equal(event_pop(rig), MM_CQ_SLOTS + 1);
 }
 
 static void test_impossible_cursor(void **state)

@@ -170,7 +170,7 @@ static void batch_copy(struct world *w, int to)
 	mm_assert(mm_sock_send(to, &b, sizeof(b), w->page_fd, b.count) == 0);
 }
 
-static void look(void *arg)
+static void copy_check(void *arg)
 {
 	struct world *w = arg;
 	struct place *p = w->copy;
@@ -212,7 +212,7 @@ static void test_killed_at_any_instruction(void **state)
 	assert_int_equal(mm_sock_pair(w.sock), 0);
 	for (size_t i = 0; i < PAGES; i++)
 		w.page_fd[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
-	steps = stepped_run(script, look, &w, stepped_every(7));
+	steps = stepped_run(script, copy_check, &w, stepped_every(7));
 	print_message("%lu instructions, %lu looks, %lu with a batch that may have been sent\n",
 		      (unsigned long)steps, (unsigned long)w.looks, (unsigned long)w.repeats);
 	assert_int_equal(w.shared->tenant.events, CHUNKS);

@@ -90,7 +90,7 @@ static bool job_is_not_over(const void *owner, const struct mm_pushed_job *job)
 }
 
 /* Recovers a copy: each job that is in the ring is in the table or over, and no other is. */
-static void look(void *arg)
+static void copy_check(void *arg)
 {
 	struct world *world = arg;
 	struct place *place = world->copy;
@@ -127,7 +127,7 @@ static void test_killed_at_any_instruction(void **state)
 
 	(void)state;
 	assert_non_null(world.copy);
-	steps = stepped_run(script, look, &world, stepped_every(17));
+	steps = stepped_run(script, copy_check, &world, stepped_every(17));
 	print_message("%lu instructions, %lu looks\n", (unsigned long)steps,
 		      (unsigned long)world.looks);
 	assert_int_equal(world.shared->kept.tail, JOBS);
