@@ -247,7 +247,6 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.turns_overdue = t->turn->overdue,
 		.turn_home_ns = t->turn->home_ns_mean,
 		.cold_entries_max = t->cold.entries_max,
-		.cold_floor = t->cold.floor,
 		.cold_limit = t->cold.limit,
 		.cold_by_hand = (int32_t)t->cold.by_hand - 1,
 		.cold_window_pending = t->cold.window_due,

@@ -566,10 +566,10 @@ struct mm_core_tenant {
 	uint64_t turns, turns_overdue;
 	/* mean time from a begin of its turn until its layers and KV are home; 0: not measured */
 	uint64_t turn_home_ns;
-	uint32_t cold_entries_max;       /* that it has declared; 0: it has declared none */
-	uint32_t cold_floor, cold_limit; /* entries that may be live: as it asked; as it was told */
-	int32_t cold_by_hand;            /* the operator's limit; -1 = automatic */
-	bool cold_window_pending;        /* it has requested a window, which is not answered */
+	uint32_t cold_entries_max; /* that it has declared; 0: it has declared none */
+	uint32_t cold_limit;       /* entries that may be live, as it was told */
+	int32_t cold_by_hand;      /* the operator's limit; -1 = automatic */
+	bool cold_window_pending;  /* it has requested a window, which is not answered */
 };
 
 void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);

@@ -200,6 +200,17 @@ static uint32_t chunks_in_use(const struct mm_c_tenant *t)
 	return (uint32_t)MM_MIN(t->load.last.kv_chunks_used, (uint64_t)t->kv.held);
 }
 
+/* Returns what the last decision saw of @t; NULL: it was not there. */
+static const struct mm_view_tenant *view_row(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_view *view = &c->market->view;
+
+	for (uint32_t i = 0; i < view->n_tenants; i++)
+		if (view->tenant[i].index == mm_c_index(c, t))
+			return &view->tenant[i];
+	return NULL;
+}
+
 /* By hand, as the last decision has it, or else what the tenant has asked for at least. */
 static enum mm_cool_why cold_reason(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -219,18 +230,13 @@ static enum mm_cool_why cold_reason(const struct mm_core *c, const struct mm_c_t
 static void cold_price(const struct mm_core *c, const struct mm_c_tenant *t,
 		       struct mm_core_why_cold *why)
 {
-	const struct mm_view *view = &c->market->view;
+	const struct mm_view_tenant *v = view_row(c, t);
 
-	for (uint32_t i = 0; i < view->n_tenants; i++) {
-		const struct mm_view_tenant *v = &view->tenant[i];
-
-		if (v->index != mm_c_index(c, t) || !v->cold_entry_ns ||
-		    mm_value_waits(v, 1) == UINT32_MAX)
-			continue;
-		why->priced = true;
-		why->load_permille = (uint32_t)MM_MIN(mm_cool_load(v, t->cold.live), 1000000u);
-		why->slow_permille = mm_value_waits(v, why->load_permille);
-	}
+	if (!v || !v->cold_entry_ns || mm_value_waits(v, 1) == UINT32_MAX)
+		return;
+	why->priced = true;
+	why->load_permille = (uint32_t)MM_MIN(mm_cool_load(v, t->cold.live), 1000000u);
+	why->slow_permille = mm_value_waits(v, why->load_permille);
 }
 
 static struct mm_core_why_cold cold_of(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -291,13 +297,13 @@ static struct mm_core_why state_of(const struct mm_core *c, const struct mm_c_te
 bool mm_core_why(const struct mm_core *c, uint32_t tenant, struct mm_core_why *ret_why)
 {
 	const struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-	const struct mm_view *view = &c->market->view;
+	const struct mm_view_tenant *v;
 
 	if (!t)
 		return false;
 	*ret_why = state_of(c, t);
-	for (uint32_t i = 0; i < view->n_tenants && t->life == MM_LIFE_LIVE; i++)
-		if (view->tenant[i].index == mm_c_index(c, t))
-			decision_fill(c, &view->tenant[i], ret_why);
+	v = t->life == MM_LIFE_LIVE ? view_row(c, t) : NULL;
+	if (v)
+		decision_fill(c, v, ret_why);
 	return true;
 }
