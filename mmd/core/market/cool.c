@@ -2,6 +2,7 @@
 #include "mmd/core/market/cool.h"
 
 #include "libclient/base/base.h"
+#include "libclient/protocol/cold.h"
 
 #define GRID        16 /* numbers of entries that are tried at once */
 #define ENOUGH_PART 8  /* of what is live: room for more until the tenant lacks KV again */
@@ -382,7 +383,7 @@ static uint64_t room_needed(const struct mm_view_tenant *t, uint32_t entries, ui
 	unsigned __int128 block = (unsigned __int128)t->layers * t->cold_unit_bytes;
 	unsigned __int128 bytes = block * t->running * ROOM_TAIL;
 
-	bytes += block + (unsigned __int128)t->cold_classes * t->cold_unit_bytes * (entries - 1);
+	bytes += mm_cold_window_bytes(t->cold_classes, t->layers, t->cold_unit_bytes, entries);
 	bytes /= MM_MAX(page, UINT64_C(1));
 	/* Some prompts are longer than their mean. */
 	return (uint64_t)MM_MIN(bytes, (unsigned __int128)UINT32_MAX) +
