@@ -105,80 +105,77 @@ static int chunk_release(struct w_proc *p, uint32_t chunk)
 
 /* ---- the declaration ---- */
 
+static const struct declaration {
+	const char *name;
+	uint64_t features;
+	uint32_t layers, ranges;
+	uint64_t swap_bytes, arg[4];
+	int result;
+} declarations[] = {
+#define GOOD MM_FEAT_KNOWN, LAYERS, 1, 10 * PAGE
+	{ "good", GOOD, { UNIT, LAYERS, ENTRIES, 2 }, 0 },
+	{ "all of the swap space", GOOD, { 64, LAYERS, 80, 80 }, 0 },
+	{ "no unit", GOOD, { 0, LAYERS, ENTRIES, 2 }, -EINVAL },
+	{ "a unit that is no multiple", GOOD, { 96, LAYERS, ENTRIES, 2 }, -EINVAL },
+	{ "other layers", GOOD, { UNIT, LAYERS - 1, ENTRIES, 2 }, -EINVAL },
+	{ "other layers by 2^32",
+	  GOOD,
+	  { UNIT, LAYERS + (UINT64_C(1) << 32), ENTRIES, 2 },
+	  -EINVAL },
+	{ "no entries", GOOD, { UNIT, LAYERS, 0, 0 }, -EINVAL },
+	{ "too many", GOOD, { 64, LAYERS, MM_COLD_MAX + 1, 0 }, -EINVAL },
+	{ "a floor above", GOOD, { UNIT, LAYERS, ENTRIES, ENTRIES + 1 }, -EINVAL },
+	{ "more than swap", GOOD, { UNIT, LAYERS, ENTRIES + 1, 2 }, -E2BIG },
+	{ "it wraps", GOOD, { UINT64_C(1) << 62, LAYERS, ENTRIES, 2 }, -E2BIG },
+	{ "a row too long", GOOD, { UINT64_C(1) << 30, LAYERS, 1, 0 }, -E2BIG },
+	{ "two ranges",
+	  MM_FEAT_KNOWN,
+	  LAYERS,
+	  2,
+	  10 * PAGE,
+	  { UNIT, LAYERS, ENTRIES, 2 },
+	  -EINVAL },
+	{ "no swap space", MM_FEAT_KNOWN, LAYERS, 1, 0, { UNIT, LAYERS, ENTRIES, 2 }, -EINVAL },
+	{ "three layers", MM_FEAT_KNOWN, 3, 1, 10 * PAGE, { UNIT, 3, 1, 0 }, -EOPNOTSUPP },
+	{ "not offered",
+	  MM_FEAT_KNOWN & ~MM_FEAT_COLD,
+	  LAYERS,
+	  1,
+	  10 * PAGE,
+	  { UNIT, LAYERS, ENTRIES, 2 },
+	  -EOPNOTSUPP },
+};
+#undef GOOD
+
+static void declaration_check(const struct declaration *d)
+{
+	struct w_proc *p = tenant_begin(d->features, d->layers, d->ranges, 2, d->swap_bytes);
+
+	p->cold.entries_max = (uint32_t)d->arg[2];
+	w_send(w, p,
+	       &(struct mm_msg){ .opcode = MM_OP_COLD_OPEN,
+				 .user_data = 5,
+				 .arg = { d->arg[0], d->arg[1], d->arg[2], d->arg[3] } });
+	w_run(w);
+	if (p->cold.open_answers != 1 || p->cold.open_result != d->result)
+		fail_msg("%s: %d", d->name, p->cold.open_result);
+	assert_int_equal(p->cold.limits, !d->result);
+	assert_int_equal(p->cold.limit, d->result ? 0 : d->arg[3]);
+	assert_int_equal(p->cold.streamed, p->cold.limit);
+	if (d->result)
+		return;
+	w_cold_open(w, p, 64, 1, 0);
+	w_run(w);
+	assert_int_equal(p->cold.open_result, -EEXIST);
+}
+
 static void declarations_are_checked(void **state)
 {
-	static const struct {
-		const char *name;
-		uint64_t features;
-		uint32_t layers, ranges;
-		uint64_t swap_bytes, arg[4];
-		int result;
-	} cases[] = {
-#define GOOD MM_FEAT_KNOWN, LAYERS, 1, 10 * PAGE
-		{ "good", GOOD, { UNIT, LAYERS, ENTRIES, 2 }, 0 },
-		{ "all of the swap space", GOOD, { 64, LAYERS, 80, 80 }, 0 },
-		{ "no unit", GOOD, { 0, LAYERS, ENTRIES, 2 }, -EINVAL },
-		{ "a unit that is no multiple", GOOD, { 96, LAYERS, ENTRIES, 2 }, -EINVAL },
-		{ "other layers", GOOD, { UNIT, LAYERS - 1, ENTRIES, 2 }, -EINVAL },
-		{ "other layers by 2^32",
-		  GOOD,
-		  { UNIT, LAYERS + (UINT64_C(1) << 32), ENTRIES, 2 },
-		  -EINVAL },
-		{ "no entries", GOOD, { UNIT, LAYERS, 0, 0 }, -EINVAL },
-		{ "too many", GOOD, { 64, LAYERS, MM_COLD_MAX + 1, 0 }, -EINVAL },
-		{ "a floor above", GOOD, { UNIT, LAYERS, ENTRIES, ENTRIES + 1 }, -EINVAL },
-		{ "more than swap", GOOD, { UNIT, LAYERS, ENTRIES + 1, 2 }, -E2BIG },
-		{ "it wraps", GOOD, { UINT64_C(1) << 62, LAYERS, ENTRIES, 2 }, -E2BIG },
-		{ "a row too long", GOOD, { UINT64_C(1) << 30, LAYERS, 1, 0 }, -E2BIG },
-		{ "two ranges",
-		  MM_FEAT_KNOWN,
-		  LAYERS,
-		  2,
-		  10 * PAGE,
-		  { UNIT, LAYERS, ENTRIES, 2 },
-		  -EINVAL },
-		{ "no swap space",
-		  MM_FEAT_KNOWN,
-		  LAYERS,
-		  1,
-		  0,
-		  { UNIT, LAYERS, ENTRIES, 2 },
-		  -EINVAL },
-		{ "three layers", MM_FEAT_KNOWN, 3, 1, 10 * PAGE, { UNIT, 3, 1, 0 }, -EOPNOTSUPP },
-		{ "not offered",
-		  MM_FEAT_KNOWN & ~MM_FEAT_COLD,
-		  LAYERS,
-		  1,
-		  10 * PAGE,
-		  { UNIT, LAYERS, ENTRIES, 2 },
-		  -EOPNOTSUPP },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
-		struct w_proc *p;
-
+	for (size_t i = 0; i < MM_ARRAY_SIZE(declarations); i++) {
 		world_begin(60);
-		p = tenant_begin(cases[i].features, cases[i].layers, cases[i].ranges, 2,
-				 cases[i].swap_bytes);
-		p->cold.entries_max = (uint32_t)cases[i].arg[2];
-		w_send(w, p,
-		       &(struct mm_msg){ .opcode = MM_OP_COLD_OPEN,
-					 .user_data = 5,
-					 .arg = { cases[i].arg[0], cases[i].arg[1], cases[i].arg[2],
-						  cases[i].arg[3] } });
-		w_run(w);
-		if (p->cold.open_answers != 1 || p->cold.open_result != cases[i].result)
-			fail_msg("%s: %d", cases[i].name, p->cold.open_result);
-		assert_int_equal(p->cold.limits, !cases[i].result);
-		assert_int_equal(p->cold.limit, cases[i].result ? 0 : cases[i].arg[3]);
-		assert_int_equal(p->cold.streamed, p->cold.limit);
-		if (!cases[i].result) {
-			w_cold_open(w, p, 64, 1, 0);
-			w_run(w);
-			assert_int_equal(p->cold.open_result, -EEXIST);
-		}
-		if (i + 1 < MM_ARRAY_SIZE(cases))
+		declaration_check(&declarations[i]);
+		if (i + 1 < MM_ARRAY_SIZE(declarations))
 			w_done(w);
 	}
 }
@@ -546,13 +543,12 @@ static void a_revoke_ends_the_window(void **state)
 	assert_int_equal(p->cold.streamed, 2);
 }
 
-/* Less than that is taken besides the window. */
-static void a_small_reclaim_leaves_the_window(void **state)
+/* A tenant with a window of the last four of its eight chunks, which must give two. */
+static struct w_proc *tenant_that_gives_two(void)
 {
 	const struct mm_core_quota quota = { .max_pages = LAYERS + 1 + 6, .weight = 100 };
 	struct w_proc *p;
 
-	(void)state;
 	world_begin(60);
 	p = tenant_declared(8, 2);
 	window_set(p, 4, 4, 0);
@@ -560,36 +556,37 @@ static void a_small_reclaim_leaves_the_window(void **state)
 	w_run(w);
 	assert_int_equal(p->reclaim, 2);
 	assert_int_equal(p->cold.limit, 2);
+	return p;
+}
+
+/* Releases what is reclaimed; of the window of @chunks nothing has to be. */
+static void two_are_given(struct w_proc *p, uint32_t chunks)
+{
 	while (p->reclaim && w_kv_release(w, p))
 		;
 	assert_int_equal(p->held, 6);
 	w_run(w);
-	assert_int_equal(story_plan(p)->cold.chunks, 4);
+	assert_int_equal(story_plan(p)->cold.chunks, chunks);
+}
+
+static void a_small_reclaim_leaves_the_window(void **state)
+{
+	(void)state;
+	two_are_given(tenant_that_gives_two(), 4);
 }
 
 /* It was told what to give in time, so what it asks for now must not cut its entries off. */
 static void a_window_grows_into_no_reclaim(void **state)
 {
-	const struct mm_core_quota quota = { .max_pages = LAYERS + 1 + 6, .weight = 100 };
-	struct w_proc *p;
+	struct w_proc *p = tenant_that_gives_two();
 
 	(void)state;
-	world_begin(60);
-	p = tenant_declared(8, 2);
-	window_set(p, 4, 4, 0);
-	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_DEFERRED);
-	w_run(w);
-	assert_int_equal(p->reclaim, 2);
 	pass_ms((uint32_t)(MM_RECLAIM_TIMEOUT_NS / MM_NS_PER_MS) - 100);
 	window_set(p, 1, 7, -EBUSY);
 	assert_int_equal(p->cold.limit, 2);
 	window_set(p, 2, 6, 0);
 	assert_int_equal(p->cold.limit, 2);
-	while (p->reclaim && w_kv_release(w, p))
-		;
-	w_run(w);
-	assert_int_equal(p->held, 6);
-	assert_int_equal(story_plan(p)->cold.chunks, 6);
+	two_are_given(p, 6);
 }
 
 /* An idle tenant's empty chunks go to others, but not its window. */
@@ -697,8 +694,26 @@ static void all_ends_with_the_model(void **state)
 	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 60);
 }
 
-/* A request for a window that a model leaves no time for. */
+/* A window that waits for another change when the model begins to go is never put in force. */
 static void a_window_on_its_way_is_called_off(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	world_begin(60);
+	p = tenant_declared(8, 2);
+	story_plan_by_hand(p, 2);
+	w_cold_window(w, p, 0, 4);
+	assert_true(tenant_look(p).cold_window_pending);
+	assert_true(w_unload(w, p));
+	pass_ms(50);
+	assert_int_equal(p->unloads, 1);
+	assert_int_equal(p->cold.window_answers, 1);
+	assert_int_equal(p->cold.window_result, -ECANCELED);
+	assert_false(tenant_look(p).cold_window_pending);
+}
+
+static void a_model_that_goes_gets_no_window(void **state)
 {
 	struct w_proc *p;
 
@@ -764,6 +779,7 @@ int main(void)
 		TEST(builds_without_cold_blocks_take_none_over),
 		TEST(all_ends_with_the_model),
 		TEST(a_window_on_its_way_is_called_off),
+		TEST(a_model_that_goes_gets_no_window),
 		TEST(chunks_are_granted_from_where_they_are_wanted),
 	};
 
