@@ -575,6 +575,34 @@ static void a_small_reclaim_leaves_the_window(void **state)
 	two_are_given(tenant_that_gives_two(), 4);
 }
 
+/* One tenant's window is left as long as others of its account have enough besides. */
+static void windows_are_the_last_to_be_given(void **state)
+{
+	struct mm_core_quota quota = { .max_pages = 2 * (LAYERS + 1) + 8 + 2, .weight = 100 };
+	struct w_proc *p, *other;
+
+	(void)state;
+	world_begin(60);
+	other = tenant_begin(MM_FEAT_KNOWN, LAYERS, 1, 8, 0);
+	p = tenant_declared(8, 2);
+	window_set(p, 0, 8, 0);
+	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_DEFERRED);
+	w_run(w);
+	assert_int_equal(p->reclaim, 0);
+	assert_int_equal(p->cold.limit, 2);
+	assert_int_equal(other->reclaim, 6);
+	while (other->reclaim && w_kv_release(w, other))
+		;
+	w_run(w);
+	assert_int_equal(other->held, 2);
+	quota.max_pages = 2 * (LAYERS + 1) + 4;
+	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_DEFERRED);
+	w_run(w);
+	assert_int_equal(p->reclaim + other->reclaim, 6);
+	assert_true(p->reclaim >= 4);
+	assert_int_equal(p->cold.limit, 0);
+}
+
 /* It was told what to give in time, so what it asks for now must not cut its entries off. */
 static void a_window_grows_into_no_reclaim(void **state)
 {
@@ -728,37 +756,6 @@ static void a_model_that_goes_gets_no_window(void **state)
 	assert_int_equal(p->unloads, 1);
 }
 
-/* ---- where chunks lie ---- */
-
-static void chunks_are_granted_from_where_they_are_wanted(void **state)
-{
-	static const uint32_t first[] = { 12, 17, 3, 20, 0 }, got[] = { 12, 17, 3, 0, 1 };
-	struct w_proc *p;
-
-	(void)state;
-	world_begin(60);
-	p = tenant_with(0, LAYERS, 1);
-	w_kv_declare(w, p, 1, 1, 20, 1);
-	for (uint32_t i = 0; i < MM_ARRAY_SIZE(first); i++) {
-		w_send(w, p,
-		       &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { i + 1, first[i] } });
-		w_run(w);
-		assert_int_equal(p->held, i + 1);
-		assert_true(p->chunk[got[i]]);
-	}
-	/* Those behind the arena's last one are none, and the rest comes from its beginning. */
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { 20, UINT64_MAX } });
-	w_run(w);
-	assert_int_equal(p->held, 20);
-	p = tenant_that(MM_FEAT_KNOWN & ~MM_FEAT_COLD, 0, 4, 1);
-	w_kv_declare(w, p, 1, 1, 20, 1);
-	assert_int_equal(
-		mm_core_on_request(w->core, w->now_ns, p->tenant,
-				   &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { 1, 1 } }),
-		MM_E_PROTOCOL);
-	w_drain(w);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -774,13 +771,13 @@ int main(void)
 		TEST(without_the_knob_nobody_gets_more),
 		TEST(a_revoke_ends_the_window),
 		TEST(a_small_reclaim_leaves_the_window),
+		TEST(windows_are_the_last_to_be_given),
 		TEST(a_window_grows_into_no_reclaim),
 		TEST(others_do_not_get_the_window),
 		TEST(builds_without_cold_blocks_take_none_over),
 		TEST(all_ends_with_the_model),
 		TEST(a_window_on_its_way_is_called_off),
 		TEST(a_model_that_goes_gets_no_window),
-		TEST(chunks_are_granted_from_where_they_are_wanted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

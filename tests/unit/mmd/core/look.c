@@ -293,6 +293,60 @@ static void pages_of_those_that_end_do_not_count(void **state)
 	assert_int_equal(w->core->market->view.pages, 200);
 }
 
+/* Returns a tenant of eight chunks whose cold blocks have 512 bytes each. */
+static struct w_proc *tenant_with_cold(uint32_t floor)
+{
+	struct mm_core_opts opts = { .pages = 200,
+				     .page_bytes = 4096,
+				     .policy = MM_POLICY_REMAP,
+				     .swap_max_bytes = 1 << 20,
+				     .cold_max_permille = 1500 };
+	struct w_proc *p;
+
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+	p = tenant_in(0);
+	w_kv_want(w, p, 8);
+	pass_ms(20);
+	assert_int_equal(w_swap_open(w, p, 1 << 20), 0);
+	w_cold_open(w, p, 64, 1000, floor);
+	w_run(w);
+	assert_int_equal(p->cold.open_result, 0);
+	return p;
+}
+
+static void cold_blocks_are_bounded_by_the_share(void **state)
+{
+	uint32_t max;
+	struct w_proc *p;
+
+	(void)state;
+	p = tenant_with_cold(0);
+	assert_int_equal(view_of(p)->cold_most, SHARE * 2 * 4096 * 3 / 2 / 512);
+	/* The operator is not bound by the knob, nor is what it asked for at least. */
+	assert_int_equal(mm_core_cold_set(w->core, w->now_ns, p->tenant, 7, &max), 0);
+	w_drain(w);
+	assert_int_equal(view_of(p)->cold_most, 1000);
+	w_done(w);
+	p = tenant_with_cold(300);
+	assert_int_equal(view_of(p)->cold_most, 300);
+}
+
+static void a_window_is_in_use(void **state)
+{
+	struct mm_tenant_stats stats = { .step_seq = 2, .samples = 1, .kv_chunks_used = 1 };
+	struct w_proc *p = tenant_with_cold(0);
+
+	(void)state;
+	says(p, &stats);
+	assert_int_equal(view_of(p)->kv_used, 1);
+	w_cold_window(w, p, 2, 4);
+	pass_ms(20);
+	assert_int_equal(p->cold.window_result, 0);
+	assert_int_equal(view_of(p)->kv_used, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,6 +359,8 @@ int main(void)
 		TEST(places_follow_the_order_of_turns),
 		TEST(times_are_not_dilated),
 		TEST(pages_of_those_that_end_do_not_count),
+		TEST(cold_blocks_are_bounded_by_the_share),
+		TEST(a_window_is_in_use),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -339,6 +339,35 @@ static void a_lender_that_runs_again_is_served_first(void **state)
 	assert_int_equal(story_plan(lends)->alpha, 0);
 }
 
+static void chunks_are_granted_from_where_they_are_wanted(void **state)
+{
+	static const uint32_t first[] = { 12, 17, 3, 20, 0 }, got[] = { 12, 17, 3, 0, 1 };
+	struct w_proc *p;
+
+	(void)state;
+	story_begin(MM_POLICY_REMAP, 60);
+	p = tenant_with(0, 8, 1);
+	w_kv_declare(w, p, 1, 1, 20, 1);
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(first); i++) {
+		w_send(w, p,
+		       &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { i + 1, first[i] } });
+		w_run(w);
+		assert_int_equal(p->held, i + 1);
+		assert_true(p->chunk[got[i]]);
+	}
+	/* Those behind the arena's last one are none, and the rest comes from its beginning. */
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { 20, UINT64_MAX } });
+	w_run(w);
+	assert_int_equal(p->held, 20);
+	p = tenant_that(MM_FEAT_KNOWN & ~MM_FEAT_COLD, 0, 4, 1);
+	w_kv_declare(w, p, 1, 1, 20, 1);
+	assert_int_equal(
+		mm_core_on_request(w->core, w->now_ns, p->tenant,
+				   &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { 1, 1 } }),
+		MM_E_PROTOCOL);
+	w_drain(w);
+}
+
 /* ---- plan changes ---- */
 
 static void operator_changes_plans_while_it_runs(void **state)
@@ -624,6 +653,7 @@ int main(void)
 		TEST(kv_is_pooled_or_split_by_policy),
 		TEST(a_full_account_is_denied_but_its_demand_stands),
 		TEST(denials_are_not_repeated_in_haste),
+		TEST(chunks_are_granted_from_where_they_are_wanted),
 		TEST(idle_lends_most_recently_active_first),
 		TEST(empty_chunks_of_the_idle_come_before_layers),
 		TEST(what_is_asked_again_is_not_owed_twice),
