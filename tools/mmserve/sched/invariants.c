@@ -11,7 +11,7 @@ static const char *check_entry(const struct mm_sched *s, uint32_t seq, uint32_t 
 {
 	const struct mm_seq *q = &s->seqs[seq];
 	const uint32_t word = mm_sched_table(s, seq)[at];
-	const uint32_t entry = s->backing[q->row * (size_t)s->table_stride + at];
+	const uint32_t entry = mm_sched_backing(s, q, at);
 	const struct mm_kvcold_entry *e;
 
 	if (entry == MM_KV_NONE)

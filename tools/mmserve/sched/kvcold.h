@@ -94,6 +94,12 @@ static inline bool mm_kvcold_is_due(const struct mm_kvcold *c)
 	return c->unversioned != 0;
 }
 
+/* Is @slot an entry that a table may name? It may be any slot of the swap space. */
+static inline bool mm_kvcold_is_usable(const struct mm_kvcold *c, uint32_t slot)
+{
+	return slot < c->n_entries && c->entries[slot].state == MM_KVCOLD_USABLE;
+}
+
 /* The bits were committed as @version. */
 void mm_kvcold_committed(struct mm_kvcold *c, uint64_t version);
 

@@ -246,8 +246,7 @@ static bool blocks_reserve(struct mm_sched *s, uint32_t seq, uint32_t tokens)
 static void block_leave(struct mm_sched *s, struct mm_seq *q, uint64_t now_ns)
 {
 	const uint32_t at = --q->n_blocks, block = table_of(s, q)[at];
-	const uint32_t entry =
-		s->backing ? s->backing[q->row * (size_t)s->table_stride + at] : MM_KV_NONE;
+	const uint32_t entry = mm_sched_backing(s, q, at);
 
 	if (entry != MM_KV_NONE && s->cold.entries[entry].state == MM_KVCOLD_COPYING) {
 		s->cold.entries[entry].seq = MM_KV_NONE;
@@ -308,8 +307,7 @@ static void plan_swap(struct mm_sched *s, uint32_t seq, uint32_t block, uint32_t
  */
 static uint32_t backing_keep(struct mm_sched *s, const struct mm_seq *q, uint32_t at)
 {
-	const uint32_t entry =
-		s->backing ? s->backing[q->row * (size_t)s->table_stride + at] : MM_KV_NONE;
+	const uint32_t entry = mm_sched_backing(s, q, at);
 
 	if (entry == MM_KV_NONE || s->cold.entries[entry].state == MM_KVCOLD_COPYING)
 		return MM_KV_NONE;
@@ -343,8 +341,7 @@ static bool swap_out(struct mm_sched *s, uint32_t seq)
 			*link = slot_get(s);
 			plan_swap(s, seq, table_of(s, q)[q->n_slots], *link);
 		}
-		q->n_cold += *link < s->cold.n_entries &&
-			     s->cold.entries[*link].state == MM_KVCOLD_USABLE;
+		q->n_cold += mm_kvcold_is_usable(&s->cold, *link);
 		link = &s->slots[*link];
 	}
 	return true;
@@ -359,7 +356,9 @@ static void slots_drop(struct mm_sched *s, struct mm_seq *q)
 		q->n_slots--;
 		slot_put(s, slot);
 	}
-	q->n_cold = q->state == MM_SEQ_RUNNING ? q->n_cold : 0;
+	/* Those of a running sequence are words of its table, and none of its slots. */
+	if (q->state != MM_SEQ_RUNNING)
+		q->n_cold = 0;
 }
 
 /*
@@ -372,8 +371,7 @@ static void cold_resume(struct mm_sched *s, uint32_t seq)
 	uint32_t slot = q->slot, block;
 
 	for (uint32_t i = 0; i < q->n_slots; i++, slot = s->slots[slot]) {
-		const bool cold =
-			slot < s->cold.n_entries && s->cold.entries[slot].state == MM_KVCOLD_USABLE;
+		const bool cold = mm_kvcold_is_usable(&s->cold, slot);
 
 		block = cold ? MM_KV_COLD | slot : mm_kvblocks_get(&s->kv);
 		if (!cold)

@@ -208,6 +208,13 @@ void mm_sched_cooled(struct mm_sched *s, uint32_t entry, bool failed, uint64_t n
  */
 void mm_sched_cold_acked(struct mm_sched *s, uint64_t acked, uint64_t now_ns);
 
+/* Return: the entry behind block @at of a running sequence, or MM_KV_NONE. */
+static inline uint32_t mm_sched_backing(const struct mm_sched *s, const struct mm_seq *q,
+					uint32_t at)
+{
+	return s->backing ? s->backing[q->row * (size_t)s->table_stride + at] : MM_KV_NONE;
+}
+
 /* Return: blocks in use that will be free without more copies, as their entries become usable. */
 uint32_t mm_sched_cooling(const struct mm_sched *s);
 

@@ -57,8 +57,7 @@ static void waiting_warm(struct mm_sched *s, struct mm_seq *q)
 	uint32_t slot = q->slot;
 
 	for (uint32_t j = 0; j < q->n_slots; j++, slot = s->slots[slot]) {
-		if (slot < s->cold.room || slot >= s->cold.n_entries ||
-		    s->cold.entries[slot].state != MM_KVCOLD_USABLE)
+		if (slot < s->cold.room || !mm_kvcold_is_usable(&s->cold, slot))
 			continue;
 		mm_kvcold_park(&s->cold, slot);
 		q->n_cold--;
@@ -116,7 +115,7 @@ uint32_t mm_sched_cool(struct mm_sched *s, uint32_t want, struct mm_sched_swap *
 		at = best == seq ? at : 0;
 		seq = best;
 		q = &s->seqs[seq];
-		while (cold_row(s->backing, s, q)[at] != MM_KV_NONE)
+		while (mm_sched_backing(s, q, at) != MM_KV_NONE)
 			at++;
 		block = cold_row(s->tables, s, q)[at];
 		mm_kvcold_copy(&s->cold, entry, seq, at, block);
