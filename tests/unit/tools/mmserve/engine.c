@@ -90,19 +90,6 @@ static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0, false };
 static const struct mk_format bf16 = { MM_DTYPE_BF16, MM_DTYPE_BF16, 0, false };
 static struct rig_result alone[REQUESTS], results[REQUESTS];
 
-static void requests_compare(const char *what, const struct mm_requests *requests)
-{
-	for (size_t i = 0; i < requests->n; i++) {
-		if (results[i].error[0])
-			fail_msg("%s: request %zu: %s", what, i, results[i].error);
-		assert_int_equal(results[i].n, requests->all[i].max_tokens);
-		if (memcmp(results[i].ids, alone[i].ids, sizeof(alone[i].ids)))
-			fail_msg("%s: request %zu has other ids", what, i);
-		if (memcmp(results[i].logits, alone[i].logits, sizeof(alone[i].logits)))
-			fail_msg("%s: request %zu has other logits", what, i);
-	}
-}
-
 static void test_batch_invariance(void **state)
 {
 	uint64_t preemptions = 0, moved = 0, released = 0, repeated = 0, swapped = 0, failed = 0;
@@ -129,7 +116,7 @@ static void test_batch_invariance(void **state)
 				      (unsigned long long)run.stats.steps);
 			assert_int_equal(run.stats.checksum_failures, 0);
 			if (i)
-				requests_compare(runs[i].name, &requests);
+				rig_compare(runs[i].name, &requests, results, alone);
 			preemptions += run.stats.preemptions;
 			moved += run.stats.blocks_moved;
 			released += run.stats.chunks_released;
@@ -183,7 +170,7 @@ static void test_batch_invariance_of_cublas(void **state)
 			rig_serve(dir, &requests, &run, i ? results : alone);
 			if (!i)
 				continue;
-			requests_compare(runs[of_runs[i]].name, &requests);
+			rig_compare(runs[of_runs[i]].name, &requests, results, alone);
 			run = runs[of_runs[i]].run;
 			run.gemm = MM_GEMM_CUBLAS;
 			run.fast = true;
@@ -223,7 +210,7 @@ static void test_graphs_that_cannot_be(void **state)
 	run.graphs_max = 8;
 	run.graphs_fail = true;
 	rig_serve(dir, &requests, &run, results);
-	requests_compare("graphs that cannot be", &requests);
+	rig_compare("graphs that cannot be", &requests, results, alone);
 	assert_int_equal(run.stats.steps_void, 1);
 	assert_int_equal(run.stats.graph_captures, 0);
 	assert_int_equal(run.stats.graph_launches, 0);
@@ -345,7 +332,7 @@ static void test_tied_is_an_equal_head(void **state)
 	rig_model(&source, &f32, dir, sizeof(dir));
 	rig_serve(dir, &requests, &run, results);
 	rig_remove(dir);
-	requests_compare("untied", &requests);
+	rig_compare("untied", &requests, results, alone);
 	mm_requests_done(&requests);
 }
 

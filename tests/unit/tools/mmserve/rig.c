@@ -152,6 +152,7 @@ static int lender_kv_release(struct mm_memory *m, uint32_t chunk)
 
 	assert_true(l->run->lend && chunk < l->chunks && l->usable[chunk] && !l->in_step);
 	assert_false(rig_cold_names(&l->cold, chunk));
+	l->run->window_given += l->cold.lowest && chunk >= l->cold.lowest;
 	l->usable[chunk] = false;
 	l->n_usable--;
 	l->owed -= l->owed != 0;
@@ -745,4 +746,18 @@ void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_r
 	assert_int_equal(execs.live, 0);
 	assert_int_equal(own.cuDevicePrimaryCtxRelease(device), 0);
 	mm_gpu_close(&own);
+}
+
+void rig_compare(const char *what, const struct mm_requests *requests,
+		 const struct rig_result *results, const struct rig_result *want)
+{
+	for (size_t i = 0; i < requests->n; i++) {
+		if (results[i].error[0])
+			fail_msg("%s: request %zu: %s", what, i, results[i].error);
+		assert_int_equal(results[i].n, requests->all[i].max_tokens);
+		if (memcmp(results[i].ids, want[i].ids, sizeof(want[i].ids)))
+			fail_msg("%s: request %zu has other ids", what, i);
+		if (memcmp(results[i].logits, want[i].logits, sizeof(want[i].logits)))
+			fail_msg("%s: request %zu has other logits", what, i);
+	}
 }

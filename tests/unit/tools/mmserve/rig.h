@@ -64,6 +64,7 @@ struct rig_run {
 	void (*on_logits)(void *context, uint64_t request, uint32_t output, const float *logits);
 	void *context;
 	struct mm_stats stats; /* written by rig_serve() */
+	uint32_t window_given; /* the same: chunks of windows that were given back */
 };
 
 /* Return: a random model with all sizes filled in. */
@@ -76,6 +77,10 @@ void rig_remove(const char *dir);
 
 /* Makes @n requests, short and long, whose prompts depend on @seed and the index only. */
 void rig_requests(struct mm_requests *requests, size_t n, uint32_t vocab, uint64_t seed);
+
+/* Fails unless each request has all of its tokens, with the ids and logits that it has in @want. */
+void rig_compare(const char *what, const struct mm_requests *requests,
+		 const struct rig_result *results, const struct rig_result *want);
 
 /* Serves copies of @requests; fails the test on any error of the engine. */
 void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_run *run,

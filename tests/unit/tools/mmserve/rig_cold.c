@@ -27,6 +27,8 @@ int rig_cold_window(struct rig_cold *c, uint32_t first_chunk, uint32_t chunks)
 	assert_false(c->state.pending);
 	c->next_first = first_chunk;
 	c->next_chunks = chunks;
+	if (chunks && (!c->lowest || first_chunk < c->lowest))
+		c->lowest = first_chunk;
 	c->state.pending = 1;
 	return 0;
 }

@@ -24,6 +24,7 @@ struct rig_cold {
 	struct mm_cold_opts opts; /* size 0: not declared */
 	uint32_t classes, window_first, window_chunks, next_first, next_chunks;
 	uint64_t live[MM_COLD_MAX / 64], version, seen[MM_COLD_CLASSES_MAX];
+	uint32_t lowest; /* chunk that was in any window; 0: there was none */
 	struct mm_cold_state state;
 	uint32_t streamed; /* the limit that counts: that which the engine has seen, or less */
 };
