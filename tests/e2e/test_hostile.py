@@ -18,28 +18,14 @@ from daemon import RpcError
 from isolated import alone, isolated
 from kvclient import KvClient
 from programs import count, wait_until
-from tenant import make_requests, plain_tokens
 from wire import Raw, Refused, hello
+
+pytestmark = pytest.mark.usefixtures("good_tenant")
 
 
 @pytest.fixture
 def d(start):
     return start(policy="remap", pool="8M", page="16K")
-
-
-@pytest.fixture(autouse=True)
-def good_tenant(request, root, serve, model_dirs):
-    """In every test an honest tenant works before, during and after."""
-    d = request.getfixturevalue("d")
-    requests = make_requests(root / "good.requests", 8)
-    want = plain_tokens(root, model_dirs[0], requests)
-    # Its connection stands before a test floods mmd with others.
-    during = serve("during", model_dirs[0], requests, d, sync=True).ready().go()
-    yield
-    assert during.tokens() == want
-    # Who has gone is forgotten a moment later: until then there may be no room for one more.
-    wait_until(lambda: not d.tenants(), 60, "mmd to forget the others")
-    assert serve("after", model_dirs[0], requests, d).tokens() == want
 
 
 @isolated()

@@ -7,29 +7,17 @@ import subprocess
 
 import pytest
 
-from programs import BUILD, limit, wait_until
-from tenant import make_requests, plain_tokens
+from programs import BUILD, limit
 
 LIAR = BUILD / "tests" / "e2e-cold-liar"
 STEPS = 40
+
+pytestmark = pytest.mark.usefixtures("good_tenant")
 
 
 @pytest.fixture
 def d(start):
     return start(policy="remap", pool="8M", page="16K", extra=["--swap-max", "8M"])
-
-
-@pytest.fixture(autouse=True)
-def good_tenant(request, root, serve, model_dirs):
-    """In every test an honest tenant works before, during and after."""
-    d = request.getfixturevalue("d")
-    requests = make_requests(root / "good.requests", 8)
-    want = plain_tokens(root, model_dirs[0], requests)
-    during = serve("during", model_dirs[0], requests, d, sync=True).ready().go()
-    yield
-    assert during.tokens() == want
-    wait_until(lambda: not d.tenants(), 60, "mmd to forget the others")
-    assert serve("after", model_dirs[0], requests, d).tokens() == want
 
 
 def lie(d, model, act, status=0):
