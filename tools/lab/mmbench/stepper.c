@@ -186,7 +186,6 @@ int mm_stepper_stream(struct mm_stepper *s, uint32_t entries, char *err)
 	}
 	if (s->cold && !s->memory.ops->cold_commit(&s->memory))
 		return stepper_cold_fail(s, -EPROTO, "cold blocks", err);
-	s->live = entries;
 	return 0;
 }
 

@@ -34,7 +34,7 @@ struct mm_stepper {
 	struct mm_forward forward;
 	CUevent ends[2]; /* ends of the last two steps */
 	uint64_t steps;
-	uint32_t cold, live; /* entries that are declared; that are live */
+	uint32_t cold; /* entries that are declared */
 };
 
 /**
