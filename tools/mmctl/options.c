@@ -377,7 +377,7 @@ static const char text_plan_set[] =
 	" it needs are free; plan show tells when.\n\n"
 	"With --cold so many blocks of its KV cache, at most, are read from host memory in each "
 	"step. A limit that rises counts at once. One that falls counts when the tenant has had "
-	"time to take the blocks back. A tenant that has declared no cold blocks has no limit.";
+	"time to take the blocks back. Who has declared no cold blocks is refused.";
 
 static const char text_footprint[] =
 	"What models take per tenant at each page size, computed with load's own layout: "
