@@ -39,7 +39,7 @@ uint32_t ms_cold_chunks(const struct ms_tenant *t, uint32_t entries)
 				   mm_kv_arena_chunk_total(&t->kv));
 }
 
-/* Where the market offers cold blocks, or Pie decides, they are told of as many as there may be. */
+/* Does the market, or Pie, decide how many may be live? Then there is no floor. */
 static bool is_offered(const struct ms_tenant *t)
 {
 	return t->dev->opts.cold == MM_SWITCH_ON || ms_pie_is_on(t);
@@ -198,7 +198,7 @@ static bool window_is_possible(const struct ms_tenant *t, uint32_t chunks)
 	return n == chunks;
 }
 
-/* Is an entry from @room on live, or a block table's? */
+/* Is an entry from @room on live? Those that block tables name are. */
 static bool live_beyond(const struct ms_tenant *t, uint32_t room)
 {
 	const struct ms_cold *cold = &t->e.cold;

@@ -18,7 +18,7 @@
 uint32_t ms_cold_chunks(const struct ms_tenant *t, uint32_t entries);
 /* Returns how many cold blocks are declared: --cold, or as many as the market may offer. */
 uint32_t ms_cold_entries(const struct ms_tenant *t);
-/* Has the engine cold blocks? Under policies by which engines swap, with --cold. */
+/* Has the engine cold blocks? It swaps, has no fixed share, and ms_cold_entries() is not 0. */
 bool ms_cold_is_on(const struct ms_tenant *t);
 /* @first: the chunk behind those of kvman. Return: 0; -ENOMEM. */
 int ms_cold_init(struct ms_tenant *t, uint32_t first);

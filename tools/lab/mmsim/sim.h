@@ -225,7 +225,7 @@ struct ms_cold {
 	uint32_t limit;        /* entries that may be live */
 	uint64_t deadline_ns;  /* until when no more are; 0: the limit fell without one, or rose */
 	uint32_t first;        /* chunk at which the largest window begins */
-	uint64_t lacks_ns;     /* since when the window lacks chunks; 0: it lacks none */
+	uint64_t lacks_ns;     /* from when on kvman gives chunks that the window lacks; 0: none */
 	uint64_t gives_at;     /* number of released chunks until which kvman gives some for it */
 	uint32_t chunks_hot;   /* the last demand of kvman */
 	uint32_t chunks_asked; /* the last demand in all */

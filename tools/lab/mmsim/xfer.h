@@ -3,8 +3,7 @@
  * xfer - mmd's xfer role
  *
  * Concept:   Jobs of the core are done on the device; slots and classes are driven by mm_cycles,
- *            with events of
- *            the simulator in place of a loop over gates.
+ *            with events of the simulator in place of a loop over gates.
  * Threading: one thread.
  */
 #pragma once

@@ -7,9 +7,12 @@
  *             window, which no block is ever in: they are requested first, become the window once
  *             all are granted, and are given back when nothing has been served for --kv-idle, when
  *             mmd allows no entry, when it reclaims more chunks than hot blocks have, or when
- *             nothing can run; after that the next window is half as large. Between
- *             steps finished copies are taken, live bits and their version committed, and blocks
- *             freed whose entries have become usable. Copies are never waited for.
+ *             nothing can run; after that the next window is half as large. In a share of a fixed
+ *             size they stay, and only without an entry allowed there is no window. Between steps
+ *             finished copies are taken, live bits and their version committed, and blocks freed
+ *             whose entries have become usable. Copies are never waited for.
+ * Limit:      all entries are the floor, so it falls by hand, or since the window is owed, with a
+ *             deadline. Each that falls is obeyed at once.
  * Ownership:  the engine's.
  * Threading:  the engine's thread, between steps.
  * Invariants: entries are used only below the room, which is 0 unless the window is in force and
