@@ -11,6 +11,7 @@ from programs import BUILD, limit
 
 LIAR = BUILD / "tests" / "e2e-cold-liar"
 STEPS = 40
+TRANSFERS = 4 * 4 * 4096  # of one layer of each class, of all entries: bytes
 
 pytestmark = pytest.mark.usefixtures("good_tenant")
 
@@ -59,12 +60,14 @@ def test_bits(d, model_dirs):
     """All bits, also beyond the entries, and versions that go back: its own rows are wrong at most."""
     xfer = d.pids("xfer")
     assert lie(d, model_dirs[1], "bits") == {"all": STEPS, "changing": STEPS}
+    assert d.status()["cold_bytes_streamed"] > TRANSFERS
     assert d.pids("xfer") == xfer
 
 
 def test_silent(d, model_dirs):
-    """Without steps nothing is streamed, whatever is live."""
+    """Without steps no layer is streamed but the first of each class, whatever is live."""
     assert lie(d, model_dirs[1], "silent") == {"silent": 0}
+    assert d.status()["cold_bytes_streamed"] <= TRANSFERS
 
 
 def test_broken(d, model_dirs):
